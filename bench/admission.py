@@ -18,12 +18,12 @@ from statistics import median
 import msgspec
 
 from bench.page import write_block
-from genus.can._plan import System, plan
+from genus.can._plan.admission import plan
 from genus.can._plan.advice import candidate_placements
 from genus.can._plan.calendar import Calendar, Slot
-from genus.can._plan.edf import SoftAnalysis
 from genus.can._plan.interference import HardInterference, Message
-from genus.can._plan.response_times import ResponseTimes
+from genus.can._plan.response_times import ResponseTimes, SoftAnalysis
+from genus.can._plan.system import System
 from tests.can.random_systems import random_system
 from tests.can.worst_case import find_worst_case
 

@@ -23,7 +23,8 @@ from cantools import logreader
 import can
 from bench.can_columns import _LENGTHS, car, random_frames
 from bench.timing import markdown
-from genus.can import ColumnDecoder, DecodedFrames, Frame, LoggedFrame, load_dbc, read_log
+from genus.can import ColumnDecoder, DecodedFrames, Frame, load_dbc, read_log
+from genus.can.types import LoggedFrame
 from tests.can.log_writers import START_US, WRITERS
 
 FRAMES, BY_OTHERS = 100_000, 10_000

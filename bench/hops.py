@@ -77,7 +77,7 @@ PURPOSES = {
     "can/_node/tx_queue.py": "which event is in the mailbox, with which priority; what a node wants done",
     "can/_sim/bus.py": "arbitration and delivery on the simulated bus",
     "can/_sim/controller.py": "mailboxes of a simulated controller",
-    "can/_sim/fault_hooks.py": "how long a frame takes",
+    "can/_sim/errors.py": "how long a frame takes",
     "can/_sim/simulation.py": "runs a node in the simulator",
     "can/_wire/frame.py": "fields of a frame",
     "can/_wire/length.py": "exact bits of a frame",

@@ -33,7 +33,7 @@ from bench.timing import markdown
 from genus import Event, Subscription, this
 from genus.catalog import Catalog
 from genus.filters import Predicate
-from genus.lake import Lake, read_mapping
+from genus.lake import Lake
 from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
@@ -43,6 +43,7 @@ from genus.lake._tables.shapes import Shape
 from genus.lake._tables.store import Store
 from genus.model import name_of
 from genus.model._event import EventMeta
+from genus.records import read_mapping
 
 FILE_ROWS = 1_000_000
 CARRIED = ("p", "q", "r", "s")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Soft
 from genus.can import parse_fault
 from genus.can._live.address import parse_address as parse_can_address
-from genus.can._plan.toml_table import PlanTable
+from genus.can._plan.foreign import PlanTable
 from genus.cli import SpanParam, genus
 from genus.errors import BusError, PlanError, SpanError
 from genus.lake import Pairing, Windows
@@ -45,7 +45,7 @@ EXCEPTIONS = {
     r"genus\.net\.Sending\(expires_s\)": "what a link gives to a transport",
     r"genus\.testing\.EmulatedCanBus(\(epoch_s\)|\.send\(timeout\))": "the interface of python-can",
     r"genus\.model\.micros_of_duration\(span\)": "the value of an attribute",
-    r"genus\.\w+\.\w*(Result|Progress|Outcome)\((lag_)?seconds\)": "a result, which says how long it took",
+    r"genus\.\w+(\.types)?\.\w*(Result|Progress|Outcome)\((lag_)?seconds\)": "a result, which says how long it took",
 }
 """Parameters that are no spans, with the reason."""
 

@@ -9,8 +9,9 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from genus.can._plan import Calendar, ChannelSpec, System
-from genus.can._plan.fixed_priority import foreign_messages, middleware_messages
+from genus.can._plan.calendar import Calendar
+from genus.can._plan.interference import foreign_messages, middleware_messages
+from genus.can._plan.system import ChannelSpec, System
 
 SOFT_LEVELS = 250
 

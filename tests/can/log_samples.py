@@ -14,7 +14,8 @@ from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from genus.can import CanLog, LoggedFrame, read_log
+from genus.can import read_log
+from genus.can.types import CanLog, LoggedFrame
 from genus.errors import RecordingError
 
 START_US = 1_700_006_400_000_000

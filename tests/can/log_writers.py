@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from genus.can import Frame, LoggedFrame
+from genus.can import Frame
 from genus.can._logs.frames import Direction
+from genus.can.types import LoggedFrame
 
 START_US = 1_700_006_400_000_000
 DAY_US = 86_400_000_000

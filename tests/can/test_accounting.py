@@ -7,7 +7,8 @@ import pytest
 
 from genus import Event, Hard, Soft, UInt8, open_bus
 from genus.can import HardStopped, PreparedSystem, Scenario, World, parse_fault
-from genus.can._plan import System, parse_system
+from genus.can._plan.system import System
+from genus.can._plan.system_file import parse_system
 from genus.can.types import ScenarioRun
 from tests.can.random_systems import random_system
 

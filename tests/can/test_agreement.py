@@ -16,9 +16,7 @@ from genus.can._node.channels import Announcement
 from genus.can._node.node import Node
 from genus.can._node.problems import BindingFailed, DeliveryProblem, NodeIdLost, WrongCatalog
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._protocol.etags import EtagSource, FileEtags
-from genus.can._protocol.layouts import Layout, conflict_between
+from genus.can._protocol.broker_tables import EtagSource, FileEtags, MemoryStore
 from genus.can._protocol.messages import (
     Claim,
     Objection,
@@ -29,6 +27,7 @@ from genus.can._protocol.messages import (
     parse_message,
 )
 from genus.can._protocol.notices import ChannelConflict
+from genus.can._protocol.signatures import Layout, conflict_between
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host

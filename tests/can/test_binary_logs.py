@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import can
-from genus.can import CanLog, Frame, LoggedFrame, read_log
+from genus.can import Frame, read_log
+from genus.can.types import CanLog, LoggedFrame
 from tests.can.test_log_formats import CAN_FRAME, pcap, write
 
 START = (2023, 11, 2, 14, 22, 13, 20, 250)

@@ -38,7 +38,7 @@ from genus.can._protocol.notices import (
 )
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller, ControllerListener
-from genus.can._sim.fault_hooks import Corrupt, FaultEffect, MissedBy, Transmission
+from genus.can._sim.errors import Corrupt, FaultEffect, MissedBy, Transmission
 from genus.can._sim.faults import corrupt_randomly
 from genus.can._sim.simulation import Host
 from genus.can._wire.frame import ID_MASK, Frame, ProtocolEtag, subject_uid

@@ -12,7 +12,6 @@ import can
 from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt16, open_bus
 from genus.can import (
     Frame,
-    Monitor,
     PreparedSystem,
     Scenario,
     Timing,
@@ -25,6 +24,7 @@ from genus.can import (
 )
 from genus.can._live.address import parse_address
 from genus.can._live.link import open_interface
+from genus.can._monitor import Monitor
 from genus.can._node.node import Node
 from genus.can._plan.system import System
 from genus.devices import generate

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from genus.can import LogBlock, LoggedFrame
 from genus.can._logs.formats import ROWS, LineFormat
 from genus.can._logs.text_reader import TextReader, parse_candump
+from genus.can.types import LogBlock, LoggedFrame
 from tests.examples import examples
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"

@@ -24,7 +24,7 @@ from genus.can._protocol.notices import (
     RequestUnanswered,
     VectorReceived,
 )
-from genus.can._sim.fault_hooks import FaultEffect, MissedBy, Transmission
+from genus.can._sim.errors import FaultEffect, MissedBy, Transmission
 from genus.can._wire.frame import Frame, subject_uid
 from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog

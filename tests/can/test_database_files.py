@@ -15,8 +15,9 @@ from click.testing import CliRunner
 
 from genus import Catalog, Event, check
 from genus.bus._codec import Rejected
-from genus.can import ColumnDecoder, Dbc, load_dbc, python_source
+from genus.can import ColumnDecoder, load_dbc, python_source
 from genus.can._dbc.database_file import ENDINGS, detect_format
+from genus.can.types import Dbc
 from genus.cli import genus
 from genus.cli._events import DATABASES
 from genus.errors import DbcError

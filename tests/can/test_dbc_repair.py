@@ -16,11 +16,12 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can import Dbc, MessageLayout, load_dbc
+from genus.can import load_dbc
 from genus.can._dbc.database import Layouts, read_layouts
 from genus.can._dbc.database_file import decode_text
 from genus.can._dbc.dbc_repair import repair_dbc
 from genus.can._dbc.dbc_text import split_statements
+from genus.can.types import Dbc, MessageLayout
 from genus.cli import genus
 from genus.errors import DbcError
 from tests.examples import examples

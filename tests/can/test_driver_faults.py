@@ -15,7 +15,8 @@ from genus.can._live.interfaces import PROFILES, UNKNOWN, InterfaceProfile
 from genus.can._live.port import GIVE_UP_NS
 from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node
-from genus.can._plan import parse_system, plan
+from genus.can._plan.admission import plan
+from genus.can._plan.system_file import parse_system
 from genus.can._wire.frame import Frame
 from tests.can.emulated_can import EmulatedCan
 from tests.can.emulated_host import EPOCH_NS, MS, EmulatedHost

@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Hard, UInt8
 from genus.can import BusOff, ErrorActive, ErrorPassive, EventMissing, NotSent, PreparedSystem, Scenario
 from genus.can._node.node import Node
-from genus.can._plan import Calendar, System
-from genus.can._plan.calendar import Slot, most_errors, suspensions
-from genus.can._plan.system import ERROR_PASSIVE_POLICIES, BusSpec, ChannelSpec, ErrorPassivePolicy
+from genus.can._plan.calendar import Calendar, Slot, most_errors, suspensions
+from genus.can._plan.system import ERROR_PASSIVE_POLICIES, BusSpec, ChannelSpec, ErrorPassivePolicy, System
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
-from genus.can._sim.fault_hooks import Corrupt, FaultEffect, FrameOutcome, Transmission
-from genus.can._sim.fault_text import parse_fault
-from genus.can._sim.faults import FrameFault, corrupt_randomly
+from genus.can._sim.errors import Corrupt, FaultEffect, FrameOutcome, Transmission
+from genus.can._sim.faults import FrameFault, corrupt_randomly, parse_fault
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Passage, Trace, TrafficClass
 from genus.can._wire.confinement import PASSIVE_ABOVE

@@ -10,8 +10,7 @@ from genus import Event, Kind, Soft, UInt8, open_bus
 from genus.can import World
 from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._protocol.etags import FileEtags
+from genus.can._protocol.broker_tables import FileEtags, MemoryStore
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from genus.can._plan import load_system
+from genus.can._plan.system_file import load_system
 from genus.errors import GenusError
 from tests.can.fault_table import LIVE, ROWS, Observation, Setting
 from tests.can.fault_table.__main__ import faults

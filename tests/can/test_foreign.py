@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Subscription, this
-from genus.can import Frame, MessageLayout, Timing, load_dbc, read_log
+from genus.can import Frame, Timing, load_dbc, read_log
 from genus.can._foreign.databases import Databases
 from genus.can._foreign.filters import Filters, filters_of, fit_filters, pair_of, traffic_of
 from genus.can._foreign.machine import ForeignMachine
@@ -21,6 +21,7 @@ from genus.can._live.port import DriverPort
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, Accept, Call, Load, Output
 from genus.can._node.problems import BusOff
 from genus.can._wire.frame import Identifier, arbitration_key
+from genus.can.types import MessageLayout
 from genus.errors import BusError, DbcError, EventError, QueueFull
 from genus.targets.can import Pair
 from tests.can.test_dbc import TESLA, needs_data

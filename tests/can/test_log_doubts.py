@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from genus.can import CanLog, Frame, read_log
+from genus.can import Frame, read_log
 from genus.can._logs.detect import Head, detect, open_text
 from genus.can._logs.formats import ROWS
 from genus.can._logs.times import UNITS
+from genus.can.types import CanLog
 from genus.cli._can_dbc import decode
 from genus.errors import RecordingError
 

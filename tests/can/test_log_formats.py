@@ -25,9 +25,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import can
-from genus.can import Decoding, Frame, LogBlock, LoggedFrame, load_dbc, read_log
+from genus.can import Decoding, Frame, load_dbc, read_log
 from genus.can._logs.detect import Head, detect, open_text
 from genus.can._logs.text_reader import TextReader
+from genus.can.types import LogBlock, LoggedFrame
 from genus.errors import RecordingError
 from tests.can.log_writers import FD_CODES, START_US, WRITERS, Writer
 from tests.examples import examples

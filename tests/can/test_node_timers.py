@@ -9,8 +9,8 @@ from genus import BestEffort, Catalog, Event, UInt8
 from genus.can import PreparedSystem, Scenario, simulate
 from genus.can._machine import Load
 from genus.can._node.node import Node
-from genus.can._plan import load_system
-from genus.can._sim.fault_text import parse_fault
+from genus.can._plan.system_file import load_system
+from genus.can._sim.faults import parse_fault
 from genus.can._wire.frame import Frame
 from genus.can._wire.length import Timing
 

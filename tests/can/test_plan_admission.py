@@ -6,8 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from genus.can._plan import Plan, System, load_system, parse_system, plan
-from genus.can._plan.fixed_priority import middleware_messages
+from genus.can._plan.admission import Plan, plan
+from genus.can._plan.interference import middleware_messages
+from genus.can._plan.system import System
+from genus.can._plan.system_file import load_system, parse_system
 from genus.errors import PlanError
 from tests.can.bus_model import random_releases, run, simultaneous_releases
 from tests.can.random_systems import random_system

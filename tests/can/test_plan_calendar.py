@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._plan import BusSpec, Calendar, ChannelSpec, Slot, System
+from genus.can._plan.calendar import Calendar, Placement, Slot, first_fit, placements
 from genus.can._plan.interference import HardInterference
-from genus.can._plan.slot_placement import Placement, first_fit, placements
+from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.length import Timing
 from genus.errors import PlanError
 

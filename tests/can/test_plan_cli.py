@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from genus._extras import install_command
-from genus.can._plan import Calendar
+from genus.can._plan.calendar import Calendar
 from genus.cli._can_plan import plan
 from genus.errors import GenusError, PlanError
 

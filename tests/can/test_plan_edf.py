@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._plan import BusSpec, Calendar, ChannelSpec, System, plan
-from genus.can._plan.edf import BusConditions, SoftAnalysis
+from genus.can._plan.admission import plan
+from genus.can._plan.calendar import Calendar
 from genus.can._plan.interference import ErrorInterference, HardInterference, Message
-from genus.can._plan.response_times import ResponseTimes
+from genus.can._plan.response_times import BusConditions, ResponseTimes, SoftAnalysis
+from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.length import Timing
 from tests.can.bus_model import random_releases, run, simultaneous_releases, streams
 from tests.examples import examples

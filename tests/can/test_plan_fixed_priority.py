@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._plan.fixed_priority import NO_ERRORS, NO_HARD, response_time
-from genus.can._plan.interference import ErrorInterference, HardInterference, Message
+from genus.can._plan.interference import NO_ERRORS, NO_HARD, ErrorInterference, HardInterference, Message, response_time
 
 
 def response_times(

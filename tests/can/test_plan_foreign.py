@@ -24,9 +24,9 @@ from genus.can import (
     parse_system,
     plan,
 )
+from genus.can._plan.foreign import PlanTable
 from genus.can._plan.interference import Message
 from genus.can._plan.system_file import EventTypes
-from genus.can._plan.toml_table import PlanTable
 from genus.cli import genus
 from genus.errors import PlanError
 from tests.can.random_systems import random_system

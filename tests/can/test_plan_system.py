@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.bus._qos import BestEffort, Hard, Soft
-from genus.can._plan import Plan, System, format_system, load_system, parse_system, plan
+from genus.can._plan.admission import Plan, plan
+from genus.can._plan.system import System
+from genus.can._plan.system_file import format_system, load_system, parse_system
 from genus.can._wire.frame import Identifier, Priority
 from genus.errors import PlanError
 from tests.can.random_systems import random_system

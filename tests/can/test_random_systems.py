@@ -8,8 +8,9 @@ import pytest
 
 from bench.admission import heavy_system
 from genus.can import PreparedSystem, Scenario, simulate
-from genus.can._plan import Plan, System, parse_system, plan
-from genus.can._plan.system import ForeignFrame
+from genus.can._plan.admission import Plan, plan
+from genus.can._plan.system import ForeignFrame, System
+from genus.can._plan.system_file import parse_system
 from genus.can._sim.faults import ExactErrors, FrameErrors
 from genus.can._world.synthetic import PATTERNS
 from genus.can.types import Outcome, Pattern

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can import PreparedSystem, Scenario, World, simulate
-from genus.can._plan import System, load_system, parse_system
-from genus.can._sim.fault_text import parse_fault
+from genus.can._plan.system import System
+from genus.can._plan.system_file import load_system, parse_system
+from genus.can._sim.faults import parse_fault
 from genus.can._sim.trace import Trace
 from genus.can._wire.payload import PayloadCodec
 from genus.can._world.synthetic import PATTERNS, SHORTEST, Pattern, Rounds, releases, stand_in, with_types

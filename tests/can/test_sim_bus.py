@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller, ControllerListener
-from genus.can._sim.fault_hooks import FrameOutcome
+from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.scheduler import Scheduler
 from genus.can._sim.trace import Trace
 from genus.can._wire.frame import Frame, arbitration_key

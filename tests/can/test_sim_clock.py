@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
-from genus.can._sim.fault_hooks import Corrupt
+from genus.can._sim.errors import Corrupt
 from genus.can._sim.scheduler import Scheduler, SimClock
 from genus.can._sim.simulation import Host
 from genus.can._wire.frame import Frame

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import BusGuardian, ErrorState
-from genus.can._sim.fault_hooks import (
+from genus.can._sim.errors import (
     Corrupt,
     Duplicate,
     FaultEffect,

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._sim.controller import BusGuardian, Controller, ErrorState
-from genus.can._sim.fault_hooks import FrameOutcome
-from genus.can._sim.fault_text import FAULTS, fault_help, parse_fault
+from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.faults import (
+    FAULTS,
     Babble,
     BlockingErrors,
     Bursts,
@@ -27,6 +27,8 @@ from genus.can._sim.faults import (
     SlotStarts,
     Swaps,
     TransmitterFault,
+    fault_help,
+    parse_fault,
 )
 from genus.can._sim.simulation import Simulation
 from genus.can._sim.sources import FrameSink, FrameSource, periodic

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from genus.can._sim.bus import SimBus
-from genus.can._sim.fault_hooks import Corrupt, Duplicate, FaultEffect, FaultHook, FrameOutcome, MissedBy, Transmission
+from genus.can._sim.errors import Corrupt, Duplicate, FaultEffect, FaultHook, FrameOutcome, MissedBy, Transmission
 from genus.can._sim.scheduler import Scheduler
 from genus.can._sim.trace import Trace
 from genus.can._wire.frame import Frame

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._sim.fault_hooks import FrameOutcome
-from genus.can._sim.fault_text import parse_fault
-from genus.can._sim.picture import draw_timeline, timeline_rows
+from genus.can._pictures import draw_timeline, timeline_rows
+from genus.can._sim.errors import FrameOutcome
+from genus.can._sim.faults import parse_fault
 from genus.can._sim.simulation import Simulation
 from genus.can._sim.sources import FrameSink, FrameSource, periodic, poisson
 from genus.can._sim.trace import Trace, TraceHeader, TrafficClass, TrafficCounts

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from genus.can._plan import Calendar, ChannelSpec, System
-from genus.can._plan.fixed_priority import foreign_messages, middleware_messages
+from genus.can._plan.calendar import Calendar
+from genus.can._plan.interference import foreign_messages, middleware_messages
+from genus.can._plan.system import ChannelSpec, System
 from tests.can.bus_model import Outcome, run, streams
 
 MOVES = 12

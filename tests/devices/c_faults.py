@@ -12,7 +12,7 @@ from typing import Any
 import click
 import pytest
 
-from genus.can._plan import load_system
+from genus.can._plan.system_file import load_system
 from genus.filters import Subscription
 from tests.can.fault_table import ROWS, Observation, Setting, frames, fuzz
 from tests.can.fault_table.dynamic_nodes import DynamicNodes

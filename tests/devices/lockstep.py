@@ -10,8 +10,8 @@ from typing import Any
 
 from genus.bus._qos import QoS
 from genus.can._machine import Call, Load, Output
+from genus.can._node.channels import Report
 from genus.can._node.node import Node
-from genus.can._node.reports import Report
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import (

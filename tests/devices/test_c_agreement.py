@@ -11,10 +11,11 @@ from genus import Catalog, Maybe, Subscription, UInt8, UInt16
 from genus.can import PreparedSystem, Scenario, World
 from genus.can._machine import Call, Load
 from genus.can._node.node import Node
-from genus.can._plan import System, load_system, parse_system
+from genus.can._plan.system import System
+from genus.can._plan.system_file import load_system, parse_system
 from genus.can._protocol.messages import Claim, QosClass, Supply
-from genus.can._sim.fault_hooks import FrameOutcome
-from genus.can._sim.fault_text import parse_fault
+from genus.can._sim.errors import FrameOutcome
+from genus.can._sim.faults import parse_fault
 from genus.can._wire.frame import Frame, subject_uid
 from genus.can._world.outcome import Outcome
 from genus.can._world.synthetic import PATTERNS

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from genus.lake import END_OF_STREAM, Analysis, union_waiting, watermark_of
+from genus.lake import END_OF_STREAM, Analysis
+from genus.lake._analytics.analysis import union_waiting, watermark_of
 
 INSTANT = pa.timestamp("us", tz="UTC")
 START = datetime(2026, 3, 29, 0, 59, 50, tzinfo=UTC)  # ten seconds before Berlin's clocks go forward

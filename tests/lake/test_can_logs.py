@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 
 import can
 from genus import Event, Maybe
-from genus.can import Frame, LoggedFrame, read_log
+from genus.can import Frame, read_log
 from genus.can._dbc import Dbc, Decoding, load_dbc
+from genus.can.types import LoggedFrame
 from genus.catalog import Catalog
 from genus.errors import DbcError, LakeError
 from genus.lake import Lake, register_data_source

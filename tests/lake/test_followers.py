@@ -9,8 +9,9 @@ import pytest
 
 from genus import Event
 from genus.errors import LakeDamaged
-from genus.lake import FollowerStatus, LakeReader
+from genus.lake import LakeReader
 from genus.lake._tables.store import Store
+from genus.lake.types import FollowerStatus
 from tests.lake.stored import add_events, create_lake
 
 DAY = datetime(2026, 5, 1, tzinfo=UTC)

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from genus.errors import LakeError, MappingError, NotRegistered
-from genus.lake import Lake, LakeReader, Mapping, read_mapping, register_data_source
+from genus.lake import Lake, LakeReader, register_data_source
 from genus.lake._ingest.frames import (
     ROWS_PER_PARTITION,
     FramePlan,
@@ -28,6 +28,7 @@ from genus.lake._ingest.frames import (
     source_path,
 )
 from genus.lake._tables.store import Store
+from genus.records import Mapping, read_mapping
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, traffic, write_recording
 from tests.lake.stored import create_lake
 

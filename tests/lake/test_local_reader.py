@@ -18,11 +18,12 @@ from pyspark.sql import SparkSession
 
 from genus import Event, Kind, Maybe, Renamed, Subscription, UInt8, all_of, this
 from genus.errors import LakeDamaged, LakeError, NotRegistered
-from genus.lake import Lake, LakeReader, LocalEvents
+from genus.lake import Lake, LakeReader
 from genus.lake._query import scan
 from genus.lake._query.zones import ABSENT, EVERY, FALSE, TRUE, UNKNOWN, Values, outcomes
 from genus.lake._tables import part_writer
 from genus.lake._tables.names import POSITION
+from genus.lake.types import LocalEvents
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 from tests.lake.stored import add_events, create_lake
 

@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake import END_OF_STREAM, Pairing, is_late, is_overtaken, pair, seconds, union_waiting, watermark_of
+from genus.lake import (
+    END_OF_STREAM,
+    Pairing,
+    is_late,
+    pair,
+    seconds,
+)
 from genus.lake._analytics import analysis, pairing
+from genus.lake._analytics.analysis import is_overtaken, union_waiting, watermark_of
 from genus.lake._analytics.pairing import Choice, join_halves
 
 from .hits import INSTANT, START, Hit, followed, frame, in_order, increments, sides, traffic

@@ -17,11 +17,18 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from genus import Subscription
 from genus.errors import LakeError
-from genus.lake import DerivedTable, Inboxes, Lake, Progress, RouteEntry, UpdateResult, Windows
+from genus.lake import (
+    DerivedTable,
+    Inboxes,
+    Lake,
+    RouteEntry,
+    Windows,
+)
 from genus.lake._ingest.ingest import begin_work, commit_reports
 from genus.lake._ingest.job import InputFile, run_ingest
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._stream.delivery import Delivery
+from genus.lake.types import Progress, UpdateResult
 from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 from tests.lake.stream_program import POINTS
 from tests.lake.test_inboxes import WANTED, delivered, expected

@@ -12,7 +12,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.lake import END_OF_STREAM, Pairing, Windows, pair, seconds, union_waiting, watermark_of, windows
+from genus.lake import (
+    END_OF_STREAM,
+    Pairing,
+    Windows,
+    pair,
+    seconds,
+    windows,
+)
+from genus.lake._analytics.analysis import union_waiting, watermark_of
 from genus.lake._analytics.windows import Statistic
 
 from .hits import START, Hit, followed, frame, in_order, increments, micros, sides, traffic

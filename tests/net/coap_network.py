@@ -44,7 +44,7 @@ class CoapBlob(Event):
     data: bytes
 
 
-def wait_for(condition: Callable[[], bool], timeout: float = 10.0) -> bool:
+def wait_for(condition: Callable[[], bool], timeout: float = 60.0) -> bool:
     """Wait until something holds that other threads bring about."""
     until = time.monotonic() + timeout
     while not condition():

@@ -88,7 +88,7 @@ class Raw:
     def __init__(self, port: int) -> None:
         self.sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.sock.connect(("127.0.0.1", port))
-        self.sock.settimeout(3)
+        self.sock.settimeout(30)
         self._mid = 100
 
     def ask(self, code: int, options: list[tuple[int, bytes]], payload: bytes = b"") -> tuple[str, bytes]:
@@ -298,7 +298,7 @@ def test_tokens_over_eight_bytes_are_rejected_with_a_reset() -> None:
 def test_a_reset_of_a_request_that_was_given_up_does_not_stop_those_after_it() -> None:
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as peer:
         peer.bind(("127.0.0.1", 0))
-        peer.settimeout(3)
+        peer.settimeout(30)
         place = Place(*peer.getsockname())
         endpoint = Endpoint(CoapOptions((place,)), logging.getLogger("genus.coap"))
         endpoint.open(None)

@@ -143,7 +143,7 @@ def test_a_large_notification_survives_the_end_of_another_observation_of_it() ->
             other = one.subscribe(Subscription(CoapBlob), Heard())
             hub.publish(CoapBlob(data=bytes((number,)) * 5000))
             other.cancel()
-        assert wait_for(lambda: len(heard) == 20, 8)
+        assert wait_for(lambda: len(heard) == 20)
         assert [event.data[0] for event in heard] == list(range(20))
 
 

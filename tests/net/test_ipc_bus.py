@@ -132,7 +132,8 @@ def test_its_own_events_come_once() -> None:
 def test_addresses_that_are_wrong_are_refused(tmp_path: Path) -> None:
     for address, message in (
         ("ipc:../../etc", "letters, digits"),
-        ("ipc:test?ful=block", "did you mean 'full'"),
+        ("ipc:test?overflo=block", "did you mean 'overflow'"),
+        ("ipc:test?full=block", "it is called overflow now"),
         ("ipc:test?overflow=drop_oldset", "did you mean 'drop_oldest'"),
     ):
         with pytest.raises(BusError, match=message):

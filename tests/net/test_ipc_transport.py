@@ -525,7 +525,9 @@ def test_options_of_the_address() -> None:
         IpcOptions(overflow="raise", receive_overflow="block", receive_capacity=7),
     )
     for rest, message in (
-        ("x?ful=block", "did you mean 'full'"),
+        ("x?overflo=block", "did you mean 'overflow'"),
+        ("x?full=block", "it is called overflow now"),
+        ("x?receive_full=block", "it is called receive_overflow now"),
         ("x?overflow=drop", "choose one of block, drop_oldest"),
         ("x?receive_overflow=raise", "has no caller that could be told; choose one of block"),
         ("x?capacity=0", "write a whole number from 1"),

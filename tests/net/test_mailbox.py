@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from genus.bus import Overflow
 from genus.net import _mailbox
 from genus.net._mailbox import Call, Mailbox
 
@@ -17,8 +18,8 @@ DROPS: list[DropPolicy] = ["drop_oldest", "drop_newest"]
 class Counting(Mailbox[Packet]):
     """A mailbox that remembers what it lost."""
 
-    def __init__(self, capacity: int, full: Literal["block", "drop_oldest", "drop_newest"], at_once: int = 3) -> None:
-        super().__init__(capacity, full, at_once, lambda packet: packet[0] == "must")
+    def __init__(self, capacity: int, overflow: Overflow, at_once: int = 3) -> None:
+        super().__init__(capacity, overflow, at_once, lambda packet: packet[0] == "must")
         self.lost: list[Packet] = []
 
     def _lose(self, packets: list[Packet]) -> None:
@@ -43,9 +44,9 @@ STEPS = st.lists(st.tuples(st.sampled_from(["put", "must", "call", "take"]), st.
 
 @given(overflow=st.sampled_from(["block", *DROPS]), capacity=st.integers(1, 5), steps=STEPS)
 def test_what_is_put_is_handled_in_order_or_counted_as_lost(
-    full: Literal["block", "drop_oldest", "drop_newest"], capacity: int, steps: list[tuple[str, int]]
+    overflow: Overflow, capacity: int, steps: list[tuple[str, int]]
 ) -> None:
-    mailbox, put, handled, number = Counting(capacity, full), list[Packet | Call](), list[Packet | Call](), 0
+    mailbox, put, handled, number = Counting(capacity, overflow), list[Packet | Call](), list[Packet | Call](), 0
     for step, count in steps:
         if step == "take":
             handled += mailbox.take(0) or []
@@ -58,12 +59,12 @@ def test_what_is_put_is_handled_in_order_or_counted_as_lost(
             put += some
             mailbox.put(some)
             waiting = [item for item in mailbox._items if isinstance(item, tuple) and item[0] != "must"]
-            assert full == "block" or len(waiting) <= capacity
+            assert overflow == "block" or len(waiting) <= capacity
     handled += mailbox.take_all()
     assert handled == [item for item in put if item not in mailbox.lost]
     assert mailbox.dropped == len(mailbox.lost)
     assert all(packet[0] != "must" for packet in mailbox.lost)
-    assert full != "block" or not mailbox.lost
+    assert overflow != "block" or not mailbox.lost
 
 
 @given(capacity=st.integers(1, 5), steps=STEPS)

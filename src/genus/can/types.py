@@ -5,16 +5,36 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
+    from genus.can._dbc import Dbc, MessageLayout, SignalLayout
+    from genus.can._dbc.columns import PartFrames, RefusedFrames
+    from genus.can._j1939.name import ClaimedNames
+    from genus.can._j1939.reassembly import Incomplete, LongMessage
+    from genus.can._j1939.transfer import J1939Frame
+    from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot
+    from genus.can._logs import CanLog, FrameColumns, LoggedFrame
+    from genus.can._logs.frames import DamagedLine, LogBlock
+    from genus.can._monitor import ChannelStatistics, MonitoredFrame
     from genus.can._node.problems import DeliveryProblem
-    from genus.can._plan import Advice, BusLoad, Calendar, Collision, LoadShare, Occurrence, Plan, Slot, Verdict
-    from genus.can._plan.admission import MAX_ADVISED
+    from genus.can._plan.admission import MAX_ADVISED, BusLoad, LoadShare, Plan, Verdict
+    from genus.can._plan.advice import Advice
+    from genus.can._plan.calendar import Calendar, Occurrence, Slot
+    from genus.can._plan.foreign import Collision
     from genus.can._plan.system import ErrorPassivePolicy, QosName
     from genus.can._protocol.broker_tables import AnnouncedChannel
     from genus.can._protocol.messages import QosClass
     from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NodeIdConflict, RoleChanged, StoreFailed
     from genus.can._sim.trace import Passage, Trace, TrafficClass
-    from genus.can._world.nodes import NodeCondition, NodeRole, NodeState, NodeSubscription
-    from genus.can._world.outcome import BandResult, ChannelResult, Outcome, Summary
+    from genus.can._wire.length import FdBits
+    from genus.can._world.outcome import (
+        BandResult,
+        ChannelResult,
+        NodeCondition,
+        NodeRole,
+        NodeState,
+        NodeSubscription,
+        Outcome,
+        Summary,
+    )
     from genus.can._world.programs import NodeDown
     from genus.can._world.scenario import ScenarioRun
     from genus.can._world.synthetic import Pattern
@@ -28,15 +48,32 @@ __all__ = [
     "BandResult",
     "BusLoad",
     "Calendar",
+    "CanLog",
     "ChannelConflict",
     "ChannelResult",
+    "ChannelStatistics",
+    "ClaimedNames",
     "Clocks",
     "Collision",
+    "DamagedLine",
+    "Dbc",
     "DeliveryProblem",
     "ErrorPassivePolicy",
     "EtagsRefused",
     "EventRecord",
+    "FdBits",
+    "FrameColumns",
+    "Incomplete",
+    "J1939Frame",
+    "LiveBroker",
+    "LiveMonitor",
     "LoadShare",
+    "LogBlock",
+    "LoggedFrame",
+    "LongMessage",
+    "MessageLayout",
+    "MonitorSnapshot",
+    "MonitoredFrame",
     "NodeCondition",
     "NodeDown",
     "NodeIdConflict",
@@ -45,14 +82,17 @@ __all__ = [
     "NodeSubscription",
     "Occurrence",
     "Outcome",
+    "PartFrames",
     "Passage",
     "Pattern",
     "Plan",
     "Program",
     "QosClass",
     "QosName",
+    "RefusedFrames",
     "RoleChanged",
     "ScenarioRun",
+    "SignalLayout",
     "Slot",
     "StoreFailed",
     "Summary",
@@ -64,16 +104,27 @@ __all__ = [
 if not TYPE_CHECKING:
     __getattr__ = lazy(
         "genus.can",
+        _dbc="Dbc MessageLayout SignalLayout",
+        _dbc__columns="PartFrames RefusedFrames",
+        _j1939__name="ClaimedNames",
+        _j1939__reassembly="Incomplete LongMessage",
+        _j1939__transfer="J1939Frame",
+        _live__services="LiveBroker LiveMonitor MonitorSnapshot",
+        _logs="CanLog FrameColumns LoggedFrame",
+        _logs__frames="DamagedLine LogBlock",
+        _monitor="ChannelStatistics MonitoredFrame",
         _node__problems="DeliveryProblem",
-        _plan="Advice BusLoad Calendar Collision LoadShare Occurrence Plan Slot Verdict",
-        _plan__admission="MAX_ADVISED",
+        _plan__admission="BusLoad LoadShare MAX_ADVISED Plan Verdict",
+        _plan__advice="Advice",
+        _plan__calendar="Calendar Occurrence Slot",
+        _plan__foreign="Collision",
         _plan__system="ErrorPassivePolicy QosName",
         _protocol__broker_tables="AnnouncedChannel",
         _protocol__messages="QosClass",
         _protocol__notices="ChannelConflict EtagsRefused NodeIdConflict RoleChanged StoreFailed",
         _sim__trace="Passage Trace TrafficClass",
-        _world__nodes="NodeCondition NodeRole NodeState NodeSubscription",
-        _world__outcome="BandResult ChannelResult Outcome Summary",
+        _wire__length="FdBits",
+        _world__outcome="BandResult ChannelResult NodeCondition NodeRole NodeState NodeSubscription Outcome Summary",
         _world__programs="NodeDown",
         _world__scenario="ScenarioRun",
         _world__synthetic="Pattern",

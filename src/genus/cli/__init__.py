@@ -42,6 +42,7 @@ COMMANDS = {
     "can": "genus.cli._can:can",
     "c": "genus.cli._devices:c",
     "lake": "genus.cli._lake:lake",
+    "doctor": "genus.cli._doctor:doctor",
     "completion": "genus.cli._completion:completion",
 }
 HELP_SECTIONS = {
@@ -78,7 +79,8 @@ HELP_SECTIONS = {
     "On Spark": {
         "lake": "Ingest events, query them, route them, follow a stream",
     },
-    "For your shell": {
+    "On this machine": {
+        "doctor": "Show what is installed, what it is for, and what is missing",
         "completion": "Print the script that completes these commands",
     },
 }

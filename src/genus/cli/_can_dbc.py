@@ -24,7 +24,8 @@ from genus.filters import Subscription
 from genus.model import Attribute, Event, attributes
 
 if TYPE_CHECKING:
-    from genus.can import CanLog, Dbc, Decoding, MessageLayout
+    from genus.can import Decoding
+    from genus.can.types import CanLog, Dbc, MessageLayout
 
 PATH = click.Path(path_type=Path)
 TRUNCATED = click.option(

@@ -27,7 +27,7 @@ from genus.filters import Subscription
 from genus.model import Event
 
 if TYPE_CHECKING:
-    from genus.can import LiveBroker, LiveMonitor, MonitorSnapshot
+    from genus.can.types import LiveBroker, LiveMonitor, MonitorSnapshot
 
 
 class CanBus(ParamType[str]):

@@ -17,7 +17,8 @@ from genus.cli._lake_session import AS_JSON, LAKE, lake_and, on_spark, open_lake
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from genus.lake import Lake, StoreProblem, TableStats
+    from genus.lake import Lake
+    from genus.lake.types import StoreProblem, TableStats
 
 WEEK_S = 7 * 86_400.0
 

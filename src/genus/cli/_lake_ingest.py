@@ -19,8 +19,9 @@ from genus.cli._lake_session import AS_JSON, LAKE, lake_of_environment, on_spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from genus.can import Dbc
-    from genus.lake import IngestResult, Lake
+    from genus.can.types import Dbc
+    from genus.lake import Lake
+    from genus.lake.types import IngestResult
 
 MAX_REASONS = 10
 RAW_SHOWN = 60

@@ -17,7 +17,8 @@ from genus.model import format_span
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from genus.lake import HistoryEntry, Inboxes, Lake, RemovalResult
+    from genus.lake import Inboxes, Lake
+    from genus.lake.types import HistoryEntry, RemovalResult
 
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print how many events would be removed.")
 YES = click.option("--yes", is_flag=True, help="Do not ask.")

@@ -15,7 +15,7 @@ from genus.cli._lake_session import lake_and, on_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from genus.lake import LocalEvents, ReadPlan
+    from genus.lake.types import LocalEvents, ReadPlan
 
 LOCAL_BYTES = 2 << 30
 """Files of at most this size are read without Spark, unless it is asked for."""

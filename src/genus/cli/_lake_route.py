@@ -19,7 +19,8 @@ MAX_NAMED = 20
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from genus.lake import Inboxes, Route
+    from genus.lake import Inboxes
+    from genus.lake.types import Route
 
 
 @click.command()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from rich.table import Table
 
-    from genus.lake import LocalEvents
+    from genus.lake.types import LocalEvents
 
 SHOWN = 20
 """So many rows are printed unless more are asked for."""

@@ -185,8 +185,6 @@ def on_spark(
         log: Path | None,
         **rest: Any,
     ) -> R:
-        from genus.lake import lazy_session
-
         def start() -> "SparkSession":
             from rich.console import Console
 
@@ -196,11 +194,24 @@ def on_spark(
                 return local_session(master, memory=memory, conf={**(conf or {}), **dict(settings)}, log=log)
 
         with failures_in_one_line():
-            return command(*given, spark=lazy_session(start), **rest)
+            return command(*given, spark=_LazySession(start), **rest)
 
     for option in (_LOG, _CONF, _memory_option(memory), _MASTER):
         run = option(run)
     return run
+
+
+class _LazySession:
+    """A session that starts when it is first used: what needs a local lake's ledger only works without Java."""
+
+    def __init__(self, start: "Callable[[], SparkSession]") -> None:
+        self._start = start
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "session":  # where `genus.lake` looks for the session behind another object
+            self.session = self._start()
+            return self.session
+        return getattr(self.session, name)
 
 
 def _memory_option(default: str | None) -> Callable[[Decorated], Decorated]:

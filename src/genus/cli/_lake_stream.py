@@ -24,7 +24,7 @@ from genus.cli._metrics import is_place, serve
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from genus.lake import Progress, Stream
+    from genus.lake.types import Progress, Stream
 
 LINES = 12
 """How many batches the table shows."""

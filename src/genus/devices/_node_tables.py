@@ -7,8 +7,16 @@ import msgspec
 
 from genus.bus import BestEffort, Hard, QoS, Soft
 from genus.bus.internal import qos_of
-from genus.can import BusSpec, ChannelSpec, PayloadCodec, Timing, padded_size, subject_uid
-from genus.can.internal import CLASSIC_BYTES, FD_BYTES, PROTOCOL_FILTER, TxChannel, class_of, signed_subject
+from genus.can import BusSpec, ChannelSpec, PayloadCodec, Timing, subject_uid
+from genus.can.internal import (
+    CLASSIC_BYTES,
+    FD_BYTES,
+    PROTOCOL_FILTER,
+    TxChannel,
+    class_of,
+    padded_size,
+    signed_subject,
+)
 from genus.can.types import Plan, Slot
 from genus.catalog import Catalog
 from genus.devices._program import Program

@@ -1,141 +1,68 @@
 """The lake: recorded and live events in Parquet tables on Spark, queried by the subscriptions that run on the bus.
 
 `Lake` ingests, reads, routes and streams events. `pair`, `windows` and `Walk` analyse them. They need the extra `lake`.
-`LakeReader` answers small questions without Spark; it needs the extra `arrow`.
+`LakeReader` answers small questions without Spark; it needs the extra `arrow`. What calls return is in
+`genus.lake.types`.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from genus._extras import missing_extra
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.lake._analytics.analysis import (
-        END_OF_STREAM,
-        Analysis,
-        SettleResult,
-        is_late,
-        is_overtaken,
-        persist,
-        union_waiting,
-        watermark_of,
-    )
+    from genus.lake._analytics.analysis import END_OF_STREAM, Analysis, SettleResult, is_late, persist
     from genus.lake._analytics.pairing import Pairing, pair, seconds
     from genus.lake._analytics.walk import Walk, WalkResult
     from genus.lake._analytics.windows import Windows, windows
-    from genus.lake._ingest.ingest import IngestResult
+    from genus.lake._java import find_java, use_java
     from genus.lake._jobs import ship
     from genus.lake._lake import Lake
-    from genus.lake._lazy_session import lazy_session
-    from genus.lake._local import LakeReader, LakeSummary, LocalEvents, LocalPlan
-    from genus.lake._mirror.mirror import MirrorResult
-    from genus.lake._query.reading import ReadPlan, TableScan
-    from genus.lake._query.removal import RemovalResult
+    from genus.lake._local import LakeReader
     from genus.lake._query.subscription_list import RouteEntry
-    from genus.lake._session import SPARK_ERRORS, check_java, describe_spark_error, local_session
+    from genus.lake._session import SPARK_ERRORS, describe_spark_error, local_session
     from genus.lake._stream.derived import DerivedTable, read_results
-    from genus.lake._stream.inboxes import Inboxes, Route
-    from genus.lake._stream.increments import UpdateResult
+    from genus.lake._stream.inboxes import Inboxes
     from genus.lake._stream.source import register_data_source
-    from genus.lake._stream.stream import Follower, Progress, Stream
-    from genus.lake._tables.backup import BackupResult, backup
-    from genus.lake._tables.followers import FollowerStatus
-    from genus.lake._tables.lake_folder import HistoryEntry, TableChange
-    from genus.lake._tables.lake_tables import CompactionResult
-    from genus.lake._tables.state import TableStats
-    from genus.lake._tables.store import StoreProblem
-    from genus.records import Mapping, read_mapping
+    from genus.lake._tables.backup import backup
 
 __all__ = [
     "END_OF_STREAM",
     "SPARK_ERRORS",
     "Analysis",
-    "BackupResult",
-    "CompactionResult",
     "DerivedTable",
-    "Follower",
-    "FollowerStatus",
-    "HistoryEntry",
     "Inboxes",
-    "IngestResult",
     "Lake",
     "LakeReader",
-    "LakeSummary",
-    "LocalEvents",
-    "LocalPlan",
-    "Mapping",
-    "MirrorResult",
     "Pairing",
-    "Progress",
-    "ReadPlan",
-    "RemovalResult",
-    "Route",
     "RouteEntry",
     "SettleResult",
-    "StoreProblem",
-    "Stream",
-    "TableChange",
-    "TableScan",
-    "TableStats",
-    "UpdateResult",
     "Walk",
     "WalkResult",
     "Windows",
     "backup",
-    "check_java",
     "describe_spark_error",
+    "find_java",
     "is_late",
-    "is_overtaken",
-    "lazy_session",
     "local_session",
     "pair",
     "persist",
-    "read_mapping",
     "read_results",
     "register_data_source",
     "seconds",
     "ship",
-    "union_waiting",
-    "watermark_of",
+    "use_java",
     "windows",
 ]
 
-if not TYPE_CHECKING:
-    _find = lazy(
-        __name__,
-        _analytics__analysis=(
-            "END_OF_STREAM Analysis SettleResult is_late is_overtaken persist union_waiting watermark_of"
-        ),
-        _analytics__pairing="Pairing pair seconds",
-        _analytics__walk="Walk WalkResult",
-        _analytics__windows="Windows windows",
-        _ingest__ingest="IngestResult",
-        _ingest__sources="Mapping read_mapping",
-        _jobs="ship",
-        _lake="Lake",
-        _lazy_session="lazy_session",
-        _local="LakeReader LakeSummary LocalEvents LocalPlan",
-        _mirror__mirror="MirrorResult",
-        _query__reading="ReadPlan TableScan",
-        _query__removal="RemovalResult",
-        _query__subscription_list="RouteEntry",
-        _session="SPARK_ERRORS check_java describe_spark_error local_session",
-        _stream__derived="DerivedTable read_results",
-        _stream__inboxes="Inboxes Route",
-        _stream__increments="UpdateResult",
-        _stream__source="register_data_source",
-        _stream__stream="Follower Progress Stream",
-        _tables__backup="BackupResult backup",
-        _tables__followers="FollowerStatus",
-        _tables__lake_folder="HistoryEntry TableChange",
-        _tables__lake_tables="CompactionResult",
-        _tables__state="TableStats",
-        _tables__store="StoreProblem",
-    )
 
-    def __getattr__(name: str) -> object:
+def _with_advice(find: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module that says which extra is missing."""
+
+    def get(name: str) -> Any:
         try:
-            return _find(name)
+            return find(name)
         except ModuleNotFoundError as missing:
             package = (missing.name or "").partition(".")[0]
             if package in ("pyspark", "py4j"):
@@ -143,3 +70,27 @@ if not TYPE_CHECKING:
             if package in ("pyarrow", "numpy"):
                 raise missing_extra("the lake needs pyarrow", "arrow") from missing
             raise
+
+    return get
+
+
+if not TYPE_CHECKING:
+    __getattr__ = _with_advice(
+        lazy(
+            __name__,
+            _analytics__analysis="END_OF_STREAM Analysis SettleResult is_late persist",
+            _analytics__pairing="Pairing pair seconds",
+            _analytics__walk="Walk WalkResult",
+            _analytics__windows="Windows windows",
+            _java="find_java use_java",
+            _jobs="ship",
+            _lake="Lake",
+            _local="LakeReader",
+            _query__subscription_list="RouteEntry",
+            _session="SPARK_ERRORS describe_spark_error local_session",
+            _stream__derived="DerivedTable read_results",
+            _stream__inboxes="Inboxes",
+            _stream__source="register_data_source",
+            _tables__backup="backup",
+        )
+    )

@@ -45,7 +45,7 @@ from genus.model import Event, Span, seconds
 from genus.records import Mapping
 
 if TYPE_CHECKING:
-    from genus.can import Dbc
+    from genus.can.types import Dbc
 
 _LOG = logging.getLogger("genus.lake")
 

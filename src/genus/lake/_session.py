@@ -7,9 +7,7 @@ import atexit
 import logging
 import os
 import re
-import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -25,9 +23,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
+from genus.lake._java import use_java
 
-JAVA_VERSION = 17
-INSTALL = "apt install openjdk-17-jre-headless, brew install openjdk@17 or conda install openjdk=17"
 _LOGGING = """\
 rootLogger.level = {level}
 rootLogger.appenderRef.all.ref = all
@@ -76,7 +73,7 @@ def local_session(
     """
     if SparkContext._active_spark_context is not None:
         return SparkSession.builder.getOrCreate()
-    check_java()
+    use_java()
     if master.startswith("sc:"):
         raise LakeError(f"{master}: a local session cannot use Spark Connect; make a SparkSession in Python instead")
     folder = _make_folder()
@@ -94,24 +91,6 @@ def local_session(
 
 
 # -- before it starts --------------------------------------------------------------------------------------------------
-
-
-def check_java() -> None:
-    """Raise LakeError, with advice how to install it, unless there is a Java that Spark can use."""
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if java is None:
-        raise LakeError(f"Spark needs Java {JAVA_VERSION} or newer, but none is installed: {INSTALL}; or set JAVA_HOME")
-    try:
-        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
-    except OSError as problem:
-        raise LakeError(
-            f"{java} does not run: {problem.strerror or problem}; set JAVA_HOME to Java {JAVA_VERSION}"
-        ) from None
-    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)  # Java 8 is "1.8.0_442"
-    if found is None or int(found[1]) < JAVA_VERSION:
-        what = f"is Java {found[1]}" if found else "does not report its version"
-        raise LakeError(f"{java} {what}; Spark needs Java {JAVA_VERSION} or newer: {INSTALL}; or set JAVA_HOME")
 
 
 def _make_folder() -> Path:

@@ -263,7 +263,6 @@ class Alerts:
         self._follow()
 
     def alerts(self) -> list[Alert]:
-        """All that are kept."""
         return [kept.alert for kept in self._kept.values()]
 
     def waiting(self) -> Iterator[tuple[str, str]]:

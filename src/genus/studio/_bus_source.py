@@ -84,7 +84,6 @@ class BusSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """Return the present rows of tables."""
         now = time.monotonic() if self._own_time_ns is None else self._own_time_ns() / 1e9
         self._measure()
         published = self.bus.published()
@@ -108,11 +107,9 @@ class BusSource:
         return [cls for cls in (*subtypes(Event), *subtypes(Kind)) if not _is_own(cls)]
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type there were."""
         return self.bus.published()
 
     def tap(self, receive: Receive) -> Callable[[], None]:
-        """Call a function with each event from now on."""
         self._receivers = (*self._receivers, receive)
         self._listen(self._watch or Subscription(Event))
 
@@ -124,11 +121,9 @@ class BusSource:
         return end
 
     def publish(self, event: Event) -> None:
-        """Publish an event."""
         self.bus.publish(event)
 
     def close(self) -> None:
-        """Subscribe to nothing more, and close a bus that Studio opened."""
         self._stop_listening()
         if self._owned:
             self.bus.close()

@@ -9,12 +9,12 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
 from itertools import islice
-from math import sqrt
 from reprlib import Repr
 from typing import Any, NamedTuple
 
 import msgspec
 
+from genus._spread import Spread
 from genus.model import Event, FloatType, attributes, micros_of_time, name_of
 
 MAX_LENGTH = 200
@@ -297,37 +297,30 @@ class Times(NamedTuple):
 
 
 class _Meter:
-    """State: the times of one channel, by Welford's method (1962)."""
+    """State: the times of one channel."""
 
-    __slots__ = ("events", "interval", "intervals", "last_ns", "late", "late_us", "squares", "worst_us")
+    __slots__ = ("events", "intervals", "last_ns", "latencies_us")
 
     def __init__(self) -> None:
-        self.events = self.intervals = self.late = 0
-        self.interval = self.squares = 0.0
-        self.late_us = 0.0
-        self.worst_us = 0.0
+        self.events = 0
+        self.intervals, self.latencies_us = Spread(), Spread()
         self.last_ns: int | None = None
 
     def add(self, at_ns: int, sent_us: int | None) -> None:
         self.events += 1
         if self.last_ns is not None:
-            self.intervals += 1
-            passed = at_ns - self.last_ns
-            delta = passed - self.interval
-            self.interval += delta / self.intervals
-            self.squares += delta * (passed - self.interval)
+            self.intervals.add(at_ns - self.last_ns)
         self.last_ns = at_ns
         took = OTHER_CLOCK_US if sent_us is None else at_ns / 1000 - sent_us
         if abs(took) < OTHER_CLOCK_US:
-            self.late += 1
-            self.late_us += (took - self.late_us) / self.late
-            self.worst_us = max(self.worst_us, took) if self.late > 1 else took
+            self.latencies_us.add(took)
 
     def times(self) -> Times:
-        jitter = three_digits(sqrt(self.squares / self.intervals) / 1e6) if self.intervals else None
-        if not self.late:
+        jitter = three_digits(self.intervals.deviation / 1e6) if self.intervals.count else None
+        latencies = self.latencies_us
+        if not latencies.count:
             return Times(jitter)
-        return Times(jitter, three_digits(self.late_us / 1000), three_digits(self.worst_us / 1000))
+        return Times(jitter, three_digits(latencies.mean / 1000), three_digits(latencies.most / 1000))
 
 
 class Meters:
@@ -377,6 +370,5 @@ class Meters:
         return {name: {one: self._meters[name, one].events for one in ones} for name, ones in self._sources.items()}
 
     def times(self, type: str, source: str) -> Times:
-        """Return the times of a channel."""
         meter = self._meters.get((type, source))
         return Times() if meter is None else meter.times()

@@ -54,7 +54,6 @@ class GatewaySource:
         return [(name, side.bus) for name, side in self._gateway.sides.items()]
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """Return the present rows of tables."""
         status, now = self._gateway.status(), self._clock()
         self._rates.note(_ALL, sum(status.events.values()), now)
         for side in status.sides:
@@ -65,11 +64,9 @@ class GatewaySource:
         return found
 
     def types(self) -> Collection[type]:
-        """Return the types that were given, or that the sides name."""
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type came from any side, each once."""
         return self._gateway.status().events
 
     def close(self) -> None:

@@ -73,7 +73,6 @@ class _Pulse:
         self.grew_at, self.pauses, self.longest_s, self.mean_s = at, 0, 0.0, 0.0
 
     def grow(self, events: int, at: float, wall_ms: float, own_ms: float | None) -> None:
-        """There are more events."""
         if self.is_seen:
             pause_s = at - self.grew_at
             self.pauses += 1

@@ -85,7 +85,6 @@ class _Points:
         """As they were last made; None if there are points since then."""
 
     def add(self, piece: Piece) -> None:
-        """Take some points."""
         size = len(piece.times)
         self._run += piece.has_gap
         runs = np.full(size, self._run)

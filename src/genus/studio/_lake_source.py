@@ -26,7 +26,14 @@ from genus.studio._plot import Floats, PlotSeries
 from genus.studio.types import LakeCommitRow, LakeFollowerRow, LakeTableRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
-    from genus.lake import FollowerStatus, HistoryEntry, LakeReader, LakeSummary, LocalEvents, TableStats
+    from genus.lake import LakeReader
+    from genus.lake.types import (
+        FollowerStatus,
+        HistoryEntry,
+        LakeSummary,
+        LocalEvents,
+        TableStats,
+    )
 
 LOOK_S = 1.0
 DAY_MS = 86_400_000.0
@@ -112,7 +119,6 @@ class LakeSource:
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type the lake has."""
         return self._counts
 
     def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
@@ -125,7 +131,6 @@ class LakeSource:
     def events_between(
         self, subscription: Subscription, start_ms: float, end_ms: float, most: int
     ) -> tuple[Sequence[Mapping[str, Any]], int]:
-        """Return the first events with a time in a range that match, and how many there are."""
         is_then = (this.time >= _moment(start_ms)) & (this.time <= _moment(end_ms))
         where = is_then if subscription.where is None else subscription.where & is_then
         first, *others = subscription.types
@@ -174,7 +179,6 @@ class LakeSource:
             return self._reader or LakeReader(self._path)
 
     def close(self) -> None:
-        """Look no more."""
         self._closed.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5)

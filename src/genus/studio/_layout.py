@@ -100,7 +100,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     options: Mapping[str, Any] = {}
 
     def page(self) -> dict[str, Any]:
-        """Return what the page gets of it."""
         return {"view": self.view, "sound": self.sound, "plots": self.plots}
 
     def text(self) -> str:
@@ -200,7 +199,6 @@ def _options(path: Path, root: TomlTable) -> dict[str, Any]:
 
 
 def read_plots(root: TomlTable) -> tuple[PlotLayout, ...]:
-    """Return the plots of a layout."""
     found = tuple(_plot(number, table) for number, table in enumerate(root.tables("plot", PLOT_KEYS), 1))
     _check_number(root, "plot", found, MAX_PLOTS)
     names = [plot.name for plot in found]

@@ -57,7 +57,6 @@ class PlotSeries(NamedTuple):
         return self._replace(types=tuple(cls for cls in self.types if cls in types))
 
     def group(self, event: Event, publisher: str | None) -> object:
-        """Return which line an event is of."""
         match self.by:
             case "none":
                 return None
@@ -85,7 +84,6 @@ class Line(NamedTuple):
         return found.rows(_extremes(found.times, found.values, max((end_ms - start_ms) / stretches, 1e-9)))
 
     def rows(self, chosen: Any) -> "Line":
-        """Some of the points."""
         return Line(self.times[chosen], self.values[chosen], self.segments[chosen])
 
     def json(self) -> list[list[Any]]:

@@ -216,7 +216,6 @@ class Reel:
 
     @property
     def recordings(self) -> list[Recording]:
-        """The files."""
         return [recording for series in self._series for recording in series]
 
     def index(self, progress: Callable[[float], object] | None = None) -> ReelIndex:

@@ -131,30 +131,24 @@ class ScenarioSystem:
 
     @property
     def begin_ns(self) -> int:
-        """When programs begin to publish."""
         return self._run.world.start_ns + self._run.began_ns
 
     @property
     def end_ns(self) -> int | None:
-        """When they end."""
         return self._run.world.start_ns + self._run.ends_ns if self._run.ends_ns else None
 
     @property
     def now_ns(self) -> int:
-        """How far it has come."""
         return self._run.world.time_ns
 
     def start(self) -> Iterator[str]:
-        """Power on."""
         yield "synchronising clocks and binding channels"
         self._run.start()
 
     def advance(self, until_ns: int) -> None:
-        """Let time pass."""
         self._run.world.run_ns(max(0, until_ns - self.now_ns))
 
     def close(self) -> None:
-        """End all programs."""
         self._run.world.close()
 
 
@@ -451,7 +445,6 @@ class SimulatedBusSource(_Played, BusSource):
         _Played.__init__(self, simulation)
 
     def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
-        """Return how many events of each type there are in a second of the simulation."""
         for name, number in counts.items():
             self._rates.note(f"type {name}", number, self.simulation.system.now_ns / 1e9)
         return {name: self._rate(f"type {name}") for name in counts}

@@ -86,7 +86,6 @@ class Ticker:
             return
 
     def close(self) -> None:
-        """End all streams."""
         self.is_closed = True
         self._has_joined.set()
         self._turned.set()
@@ -99,7 +98,6 @@ class Ticker:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     async def tables(self, names: tuple[str, ...]) -> AsyncIterator[bytes]:
-        """Yield the stream of some tables."""
         viewer = object()
         self.join(viewer, names)
         self.feed.gather(names)

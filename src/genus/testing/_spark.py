@@ -11,6 +11,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from genus.lake import use_java
+
 
 @cache
 def spark_session(cores: int = 1) -> SparkSession:
@@ -19,6 +21,7 @@ def spark_session(cores: int = 1) -> SparkSession:
     It has no user interface, two partitions by default and its files in a temporary folder. Expressions are
     interpreted unless a test asks for `compiled_expressions`: on little data, compiling takes longer than computing.
     """
+    use_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     kept = tempfile.TemporaryDirectory(prefix="genus-spark-", ignore_cleanup_errors=True)

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from genus.can._plan import load_system
+from genus.can._plan.system_file import load_system
 from tests.can.fault_table import LIVE, ROWS, Observation, Setting
 from tests.can.fault_table.page import update_page
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from genus.can import PreparedSystem
 from genus.can._node.problems import DeliveryProblem, HardStopped
-from genus.can._plan import ChannelSpec, System
+from genus.can._plan.system import ChannelSpec, System
 from genus.can._world.outcome import Outcome
 from genus.can._world.station import Station
 from genus.can.types import ScenarioRun

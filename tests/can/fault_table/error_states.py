@@ -3,7 +3,7 @@
 import msgspec
 
 from genus.can import ErrorActive, ErrorPassive, EventMissing, NotSent, PreparedSystem
-from genus.can._plan import Slot
+from genus.can._plan.calendar import Slot
 from genus.can._plan.system import ERROR_PASSIVE_POLICIES, ErrorPassivePolicy
 from genus.can._world.station import Station
 from genus.can.types import ScenarioRun

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from genus.can import PreparedSystem
-from genus.can._plan import Calendar
+from genus.can._plan.calendar import Calendar
 from genus.can._world.outcome import Outcome
 from tests.can.fault_table.row import Observation, Setting, count_alarms, count_misses, count_unreported, row
 from tests.can.fault_table.transfers import deliver_transfers

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from genus.can import PreparedSystem, Scenario, simulate
-from genus.can._plan import System
-from genus.can._sim.fault_text import parse_fault
+from genus.can._plan.system import System
+from genus.can._sim.faults import parse_fault
 from genus.can._world.outcome import ChannelResult, Outcome
 
 

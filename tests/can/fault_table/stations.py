@@ -1,8 +1,8 @@
 """Rows 6, 7 and 14: a broken transmitter, a babbling idiot, and more soft events than the bus can carry."""
 
 from genus.can import PreparedSystem
-from genus.can._plan import System
-from genus.can._sim.fault_hooks import FrameOutcome
+from genus.can._plan.system import System
+from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.trace import Passage
 from genus.can.types import ScenarioRun
 from tests.can.fault_table.row import Observation, Setting, count_alarms, row

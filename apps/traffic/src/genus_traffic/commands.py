@@ -54,9 +54,9 @@ def _run_command(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def run(*, folder: Path, **rest: Any) -> None:
-        from genus.lake import check_java
+        from genus.lake import use_java
 
-        check_java()  # before minutes of simulation
+        use_java()  # before minutes of simulation
         with _naming_full_disk(folder), saying_what_is_kept(lambda: _describe_kept(folder)):
             command(folder=folder, **rest)
 

@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from genus import Subscription
-from genus.lake import Analysis, DerivedTable, Lake, Progress, Windows, is_late, persist, windows
+from genus.lake import (
+    Analysis,
+    DerivedTable,
+    Lake,
+    Windows,
+    is_late,
+    persist,
+    windows,
+)
+from genus.lake.types import Progress
 from genus_traffic.run_folder import RunFolder
 from genus_traffic.speeds import EDGES, speeds
 from genus_traffic.steps import Steps

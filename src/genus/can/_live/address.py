@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from genus.can._plan.units import read_bitrate
+from genus.can._plan.system import read_bitrate
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 from genus.model import nanoseconds

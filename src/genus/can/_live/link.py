@@ -26,10 +26,11 @@ from genus.can._machine import Machine
 from genus.can._node.link import NodeLink, Tap, log, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.problems import BindingFailed, ProblemHandler
-from genus.can._plan import load_system, plan
+from genus.can._plan.admission import plan
 from genus.can._plan.calendar import Calendar
+from genus.can._plan.system_file import load_system
+from genus.can._protocol.broker_tables import FileEtags
 from genus.can._protocol.clock_model import known_precision
-from genus.can._protocol.etags import FileEtags
 from genus.can._wire.frame import UNCONFIGURED_NODE
 from genus.catalog import Catalog
 from genus.errors import BusError, did_you_mean

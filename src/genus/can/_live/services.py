@@ -13,8 +13,7 @@ from genus.can._live.address import CanAddress, parse_address
 from genus.can._live.link import calendar_of, load_databases, open_host
 from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
 from genus.can._protocol.broker import Broker
-from genus.can._protocol.broker_tables import FileStore
-from genus.can._protocol.etags import FileEtags
+from genus.can._protocol.broker_tables import FileEtags, FileStore
 from genus.catalog import Catalog
 from genus.catalog.internal import lock_file
 from genus.errors import BusError

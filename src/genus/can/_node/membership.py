@@ -11,10 +11,9 @@ from genus.can._node.rx import Receiver
 from genus.can._node.tx import Transmitter
 from genus.can._node.tx_queue import Context
 from genus.can._protocol.binding import BindingClient
+from genus.can._protocol.broker_tables import EtagSource
 from genus.can._protocol.catalog_queries import CatalogClient
 from genus.can._protocol.configuration import ConfigurationClient
-from genus.can._protocol.etags import EtagSource
-from genus.can._protocol.layouts import conflict_between
 from genus.can._protocol.messages import Announce, QosClass, RefusalReason, Signature, catalog_digest, parse_message
 from genus.can._protocol.notices import (
     BindingRefused,
@@ -26,7 +25,7 @@ from genus.can._protocol.notices import (
     NodeIdConflict,
     RequestUnanswered,
 )
-from genus.can._protocol.signatures import SAME_CATALOG
+from genus.can._protocol.signatures import SAME_CATALOG, conflict_between
 from genus.can._wire.frame import ETAG_MASK, RESERVED_ETAGS, Frame, subject_uid
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError

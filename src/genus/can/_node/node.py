@@ -12,7 +12,7 @@ from typing import Protocol
 
 from genus.bus import QoS
 from genus.can._machine import Output
-from genus.can._node.channels import Announcement, Interest, NodeCounts
+from genus.can._node.channels import Announcement, Interest, NodeCounts, Report
 from genus.can._node.membership import Membership
 from genus.can._node.problems import (
     BusOff,
@@ -23,14 +23,13 @@ from genus.can._node.problems import (
     NotConfirmed,
     ProblemHandler,
 )
-from genus.can._node.reports import Report
 from genus.can._node.rx import Receiver
 from genus.can._node.slots import BusTime, ErrorState, OwnTime, SlotDispatcher
 from genus.can._node.tx import Transmitter
 from genus.can._node.tx_queue import Context
 from genus.can._plan.calendar import Slot
+from genus.can._protocol.broker_tables import EtagSource, MemoryEtags
 from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
-from genus.can._protocol.etags import EtagSource, MemoryEtags
 from genus.can._protocol.time_service import FOLLOW_UP, SYNC, TimeService
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, RESERVED_ETAGS, Frame, ProtocolEtag
 from genus.can._wire.length import Timing

@@ -6,9 +6,8 @@ from functools import partial
 from typing import Any, Protocol
 
 from genus.bus.internal import Rejected, UnreadValues
-from genus.can._node.channels import Interest, RxChannel, SequenceTracker, layout_of, problem_calls
+from genus.can._node.channels import Interest, Report, RxChannel, SequenceTracker, layout_of, problem_calls
 from genus.can._node.problems import BindingFailed, DeliveryProblem, EventMissing, EventsLost, WrongCatalog
-from genus.can._node.reports import Report
 from genus.can._node.slots import BusTime, SlotDispatcher, SlotReceiver, occurrence_at
 from genus.can._plan.calendar import Slot
 from genus.can._wire.frame import ETAG_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 
 from genus.bus import BestEffort, Hard, QoS, Soft
-from genus.can._node.channels import Announcement, TxChannel, problem_calls
+from genus.can._node.channels import Announcement, ErrorRecovery, Reporter, TxChannel, problem_calls
 from genus.can._node.problems import (
     BindingFailed,
     BusOff,
@@ -20,11 +20,10 @@ from genus.can._node.problems import (
     ProblemHandler,
     WrongCatalog,
 )
-from genus.can._node.reports import ErrorRecovery, Reporter
 from genus.can._node.slots import ErrorState, SlotDispatcher, SlotSender
 from genus.can._node.tx_queue import Context, OutgoingEvent
 from genus.can._plan.calendar import Slot
-from genus.can._plan.units import format_bound
+from genus.can._plan.system import format_bound
 from genus.can._wire.frame import Frame, Priority
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, QueueFull

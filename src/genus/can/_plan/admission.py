@@ -6,12 +6,10 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from genus.can._plan.advice import Advice, advise_bus, advise_channel, candidate_placements
-from genus.can._plan.calendar import Calendar, Slot, most_errors
+from genus.can._plan.calendar import Calendar, Placement, Slot, most_errors
 from genus.can._plan.foreign import Collision, describe_unbounded, find_collisions, unbounded_winners
 from genus.can._plan.response_times import ResponseTimes
-from genus.can._plan.slot_placement import Placement
-from genus.can._plan.system import ChannelSpec, QosName, System
-from genus.can._plan.units import format_bound
+from genus.can._plan.system import ChannelSpec, QosName, System, format_bound
 from genus.can._wire.confinement import OFF_ABOVE
 
 MAX_ADVISED = 8

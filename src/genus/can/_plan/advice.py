@@ -7,10 +7,9 @@ from typing import Literal
 
 import msgspec
 
+from genus.can._plan.calendar import Placement, placements
 from genus.can._plan.response_times import ResponseTimes
-from genus.can._plan.slot_placement import Placement, placements
-from genus.can._plan.system import ChannelSpec, System
-from genus.can._plan.units import format_bitrate, format_bound
+from genus.can._plan.system import ChannelSpec, System, format_bitrate, format_bound
 from genus.errors import PlanError
 
 MAX_PLACEMENTS = 3

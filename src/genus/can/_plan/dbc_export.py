@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from genus.can._plan.foreign import PlanTable
 from genus.can._plan.system import ChannelSpec, System
 from genus.can._plan.system_file import EventTypes
-from genus.can._plan.toml_table import PlanTable
 from genus.can._wire.frame import ID_MASK, PRIORITY_SHIFT, Priority
 from genus.can._wire.payload import PayloadCodec, PayloadField
 from genus.model import Attribute, ChoiceType, DurationType, Event, TimeType, attributes

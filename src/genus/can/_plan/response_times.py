@@ -1,21 +1,291 @@
-"""The worst-case response time of each channel of a system under a calendar.
+"""Worst-case response times of channels; soft ones by non-preemptive earliest deadline first, in quantised priorities.
 
-The response times of hard channels follow from the calendar alone. Soft events are delayed by hard ones, errors, each
-other, and one frame of lower priority. The middleware's frames and events without a deadline have fixed priorities
-below all soft events, and are delayed by hard slots, errors and soft events. Frames of other makers have fixed
-priorities too. One between those of soft events wins over an event only while that has enough time left; it may have
-been queued before the event's window, for as long as it can wait, because less urgent events win over it meanwhile.
+A frame competes with P = floor((deadline - now - rest) / level), where `rest` is the bus time its event still needs: it
+must start at s = deadline - rest. The winner of an arbitration must start less than q = level + 2 eps after the most
+urgent frame that waits. After George, Rivierre and Spuri (1996), every instant a at which the analysed event X can be
+queued within a busy window is examined, with these additions.
+
+* Let s_X be the latest start of X's last frame, S_k the frames that must start less than k q after it, and t_k the last
+  instant before that frame starts at which neither a frame of S_k nor a hard one waits for the bus. Take the first k
+  with t_k = t_(k+1): after t_k only frames of S_(k+1) are sent, all queued since, besides hard frames and errors.
+* Chains. If t_(m+1) is earlier than t_m, an event waits at t_m that must start between m q and (m + 1) q after X, and
+  it is another one for every m: the number of such events bounds k. Frames that are not of S_1 are sent before t_0,
+  while X is not queued yet: they take no more than a - t_k and two frames.
+* At t_k a frame may be on the wire, whatever it is. What is queued meanwhile competes once with the priority it had
+  when it was queued, so that a frame beyond S_(k+1) can pass. Later arbitrations do not allow that: some frame of S_k
+  has waited for longer.
+* There are few levels: before s_X - 249 levels, X is no more urgent than any event. What is queued until then counts,
+  as if it had to start 249 levels after it was queued; t_k is an instant at which no soft frame waits, if it is so
+  early.
+
+What is sent before X increases with a and with k. So the search for one instant begins with the window of an earlier
+one; and with a worst wait w known, the instants from a to b are skipped if what is sent before an event of b ends by
+a + w. It takes a few steps for each frame of the busy period, however close to full load.
+
+The bound is safe, not tight. It assumes that of a node's events the one with the earliest latest start competes.
+
+`ResponseTimes` has those of all channels. Hard ones follow from the calendar alone. The middleware's frames and events
+without a deadline have fixed priorities below all soft events. Frames of other makers have fixed priorities too: one
+between those of soft events wins over an event only while that has enough time left; it may have been queued before the
+event's window, for as long as it can wait, because less urgent events win over it meanwhile.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
+
+import msgspec
 
 from genus.can._plan.calendar import Calendar
-from genus.can._plan.edf import BusConditions, Rival, SoftAnalysis
-from genus.can._plan.fixed_priority import foreign_messages, middleware_messages, response_time
-from genus.can._plan.interference import MAX_BUSY_NS, ErrorInterference, HardInterference, Message
+from genus.can._plan.interference import (
+    MAX_BUSY_NS,
+    OVERLOAD,
+    ErrorInterference,
+    HardInterference,
+    Message,
+    foreign_messages,
+    middleware_messages,
+    response_time,
+)
 from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.frame import PRIORITY_SHIFT, Priority
+
+LEVELS = 249
+"""How many levels of urgency are distinct from the last one."""
+
+
+class BusConditions(msgspec.Struct, frozen=True):
+    """The properties of the bus, and the traffic on it besides soft events."""
+
+    level: int
+    tolerance: int
+    """q: how much less urgent a frame can be and still be sent first."""
+    blocking: int
+    """The duration of the longest frame on the bus."""
+    hard: HardInterference
+    """Hard slots, and frames of others that win over soft events."""
+    errors: ErrorInterference
+    repeated: int = 0
+    """The longest frame of others that is repeated before soft events if an error hit it."""
+    rivals: tuple["Rival", ...] = ()
+    """Frames of others with fixed priorities between those of soft events."""
+
+
+class Rival(msgspec.Struct, frozen=True):
+    """Frames of one stream that may be sent before the analysed event: the n-th frame of every event."""
+
+    urgency: int
+    """The latest start, from queueing, as far as priorities distinguish it."""
+    length: int
+    period: int
+    jitter: int
+    owner: int = -1
+    """The position of its message; -1 if it is not of a soft one."""
+
+    def most(self, span: int) -> int:
+        """Return how many of them can be queued in a span of time, both ends included."""
+        return (span + self.jitter) // self.period + 1 if span >= 0 else 0
+
+
+class SoftAnalysis:
+    """The response times of a set of soft messages under the conditions of a bus."""
+
+    def __init__(self, messages: Sequence[Message], conditions: BusConditions) -> None:
+        self.messages = messages
+        self.conditions = conditions
+        self._rivals = [
+            *conditions.rivals,
+            *(rival for owner in range(len(messages)) for rival in self._rivals_of(owner)),
+        ]
+        self._longest = max([conditions.repeated, *(rival.length for rival in self._rivals)])
+        self._busy = self._busy_period()
+
+    def response_time(self, index: int, limit: int | None = None) -> int | None:
+        """Return the longest time from an event's queueing to the end of its last frame; None if it has no bound.
+
+        The search stops as soon as it has found more than `limit`.
+        """
+        if self._busy is None:
+            return None
+        message, worst = self.messages[index], 0
+        stride, floors = message.period, dict[int, int]()
+        rivals = [rival for rival in self._rivals if rival.owner != index]
+        for (begin, chain), (end, _) in pairwise([*self._chains(index), (self._busy + 1, 0)]):
+            queued = begin
+            while queued < min(end, self._busy - worst):  # nothing later can be worse
+                later = self._next_instant(message, rivals, chain, queued, end)
+                demand = self._demand(message, rivals, chain, queued, later - 1)
+                worst = max(worst, demand.longest_wait(floors))
+                if limit is not None and worst + message.last > limit:
+                    return worst + message.last
+                queued, stride = later, max(stride // 2, later - queued)
+                while queued < (until := min(queued + stride, end, self._busy - worst)):
+                    demand = self._demand(message, rivals, chain, until - 1, until - 1, self._longest)
+                    if not demand.is_met(queued + worst):
+                        break
+                    queued, stride = until, 2 * stride
+        return worst + message.last
+
+    def _rivals_of(self, owner: int) -> Iterator[Rival]:
+        message = self.messages[owner]
+        rest, horizon = message.length, LEVELS * self.conditions.level
+        for length in message.frames:
+            urgency = min(message.deadline - rest, horizon)
+            yield Rival(urgency, length, message.period, message.jitter, owner)
+            rest -= length
+
+    def _busy_period(self) -> int | None:
+        """Return the longest time for which soft and hard events can keep the bus busy; None if without bound."""
+        conditions = self.conditions
+        rate = sum(rival.length / rival.period for rival in self._rivals)
+        if rate + conditions.hard.rate + conditions.errors.rate(self._longest) >= OVERLOAD:
+            return None
+        busy, blocked = 0, conditions.blocking + self._longest
+        while True:
+            work = sum(rival.most(busy) * rival.length for rival in self._rivals)
+            longer = blocked + work + conditions.hard.within(busy) + conditions.errors.within(busy, self._longest)
+            if longer == busy:
+                return busy
+            busy = longer
+            if busy > MAX_BUSY_NS:
+                return None
+
+    def _chains(self, index: int) -> Iterator[tuple[int, int]]:
+        """Pairs of an instant and the longest chain of events from that instant on, both ascending."""
+        assert self._busy is not None
+        others = [message for place, message in enumerate(self.messages) if place != index]
+        known, length, latest, horizon = 0, 0, self.messages[index].latest, LEVELS * self.conditions.level
+        offers = sorted(
+            (min(each.deadline - each.length, horizon) - latest, each.length - each.last + each.jitter, each.period)
+            for each in others
+        )
+        everything = self._busy + max(message.deadline for message in self.messages)
+        while (reach := (length + 1) * self.conditions.tolerance) <= everything:
+            needed = _first_with(length + 1, reach, offers)
+            if needed is None or max(needed, known) > self._busy:
+                break
+            if needed > known:
+                yield known, length
+                known = needed
+            length += 1
+        yield known, length
+
+    def _next_instant(self, message: Message, rivals: Sequence[Rival], chain: int, after: int, end: int) -> int:
+        """Return the next instant at which the interference increases, at most `end`."""
+        found = after + message.period - (after + message.jitter) % message.period
+        for reach in {1, chain + 1}:
+            shift = after + message.latest + reach * self.conditions.tolerance
+            for rival in rivals:
+                spare = shift - rival.urgency
+                step = after + (rival.period - (spare + rival.jitter) % rival.period if spare >= 0 else -spare)
+                if step < found:
+                    found = step
+        return min(found, end)
+
+    def _demand(
+        self, message: Message, rivals: Sequence[Rival], chain: int, first: int, last: int, passing: int | None = None
+    ) -> "_Demand":
+        """Return what is sent before the last frame of an event that is queued at an instant from `first` to `last`."""
+        conditions = self.conditions
+        due = first + message.latest + conditions.tolerance
+        further = due + chain * conditions.tolerance
+        own = ((first + message.jitter) // message.period + 1) * message.length - message.last
+        passing = self._passing(rivals, further, last - first) if passing is None else passing
+        counts = []
+        for rival in rivals:
+            if rival.urgency <= further:
+                spare, jitter, period = due - rival.urgency, rival.jitter, rival.period
+                near = (spare + jitter) // period + 1 if spare >= 0 else 0
+                most = (further - rival.urgency + jitter) // period + 1
+                counts.append((jitter, period, rival.length, near, most))
+        head_start = conditions.blocking + self._longest
+        return _Demand(
+            conditions,
+            self._longest,
+            message.last,
+            first,
+            last,
+            passing,
+            own + conditions.blocking + passing,
+            head_start,
+            counts,
+        )
+
+    def _passing(self, rivals: Sequence[Rival], due: int, more: int) -> int:
+        """The longest frame that can pass one that was queued while another was on the wire, though it is due later.
+
+        It is the longest for all instants from `due` on until `more` later.
+        """
+        assert self._busy is not None
+        span, longest = self.conditions.blocking, 0
+        for rival in rivals:
+            spare = rival.urgency - due
+            if spare > 0:  # it has waited since before the window, no longer than the bus can be busy
+                may_pass = spare - more <= span + self._busy
+            else:
+                may_pass = spare >= -span and rival.most(span - spare + more) > rival.most(-spare)
+            if may_pass and rival.length > longest:
+                longest = rival.length
+        return longest
+
+
+def _first_with(count: int, reach: int, offers: Sequence[tuple[int, int, int]]) -> int | None:
+    """Return the instant from which on `count` events can wait that must start up to `reach` after the analysed one."""
+    for urgency, jitter, period in offers:
+        count -= (reach + jitter) // period + 1
+        if count <= 0:
+            return urgency - reach
+    return None
+
+
+class _Demand(msgspec.Struct):
+    """The bus time of what is sent before the last frame of an event that is queued from `first` to `last`.
+
+    Between these, other frames count as often; only the time increases that a chain can take before the event is
+    queued. So the worst instant is the one at which that time is just enough.
+    """
+
+    conditions: BusConditions
+    longest: int
+    length: int
+    first: int
+    last: int
+    passing: int
+    known: int
+    head_start: int
+    counts: Sequence[tuple[int, int, int, int, int]]
+    """Of each rival its jitter, period and length, how many are urgent enough, and how many in a chain."""
+
+    def within(self, window: int) -> tuple[int, int]:
+        """Return the bus time if the last frame starts after a window, and what a chain would take of it."""
+        work, chained = self.known, 0
+        for jitter, period, length, near, most in self.counts:
+            events = (window + jitter) // period + 1
+            if events > near:
+                work += length * near
+                chained += length * ((events if events < most else most) - near)
+            else:
+                work += length * events
+        work += self.conditions.hard.within(window) + self.conditions.errors.within(window + self.length, self.longest)
+        return work + min(chained, self.last + self.head_start), chained
+
+    def is_met(self, window: int) -> bool:
+        """Return whether the last frame starts no later than after a window."""
+        return self.within(window)[0] <= window
+
+    def longest_wait(self, floors: dict[int, int]) -> int:
+        """Return the longest time until the last frame starts.
+
+        `floors` are the windows of earlier instants by their passing frame: with no longer one, they were no longer.
+        """
+        window = max((floor for passing, floor in floors.items() if passing <= self.passing), default=self.known)
+        while True:
+            longer, chained = self.within(window)
+            if longer == window:
+                floors[self.passing] = window
+                return window - min(max(self.first, chained - self.head_start), self.last)
+            window = longer
+
 
 FIRST_SOFT = Priority.SOFT_FIRST << PRIORITY_SHIFT
 """The smallest identifier of a soft event; a frame with a smaller rank wins over all of them."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, cast
 
 import msgspec
 
-from genus.can._plan.foreign_file import foreign_entries, read_foreign_frames
+from genus.can._plan.foreign import PlanTable, foreign_entries, read_foreign_frames
 from genus.can._plan.system import (
     ERROR_PASSIVE_POLICIES,
     MAX_EVENT,
@@ -22,7 +22,6 @@ from genus.can._plan.system import (
     QosName,
     System,
 )
-from genus.can._plan.toml_table import PlanTable
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
 from genus.can._wire.length import Timing
 from genus.can._wire.payload import PayloadCodec

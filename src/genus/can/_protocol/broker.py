@@ -14,10 +14,16 @@ from random import Random
 
 from genus.can._machine import EVENT_TRIGGERED, Accept, Load, Output
 from genus.can._protocol.binding import BindingServer
-from genus.can._protocol.broker_tables import AnnouncedChannel, BrokerTables, NodeRegistry, TableStore
+from genus.can._protocol.broker_tables import (
+    AnnouncedChannel,
+    BrokerTables,
+    EtagSource,
+    MemoryEtags,
+    NodeRegistry,
+    TableStore,
+)
 from genus.can._protocol.catalog_queries import CatalogIndex, CatalogServer
 from genus.can._protocol.configuration import ConfigurationServer, check_uid
-from genus.can._protocol.etags import EtagSource, MemoryEtags
 from genus.can._protocol.messages import (
     PUBLISHER_QUESTIONS,
     Announce,

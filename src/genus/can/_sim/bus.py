@@ -16,9 +16,9 @@ from heapq import heapify, heappush
 from operator import attrgetter
 
 from genus.can._sim.controller import NO_KEY, Controller, FrameHook
-from genus.can._sim.error_confinement import ErrorConfinement
-from genus.can._sim.fault_hooks import (
+from genus.can._sim.errors import (
     AFTER_ACKNOWLEDGEMENT_BITS,
+    ErrorConfinement,
     FaultHook,
     FrameDurations,
     FrameOutcome,

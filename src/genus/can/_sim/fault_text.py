@@ -1,67 +1,98 @@
-"""Parse faults from text, as on the command line: `errors p=0.05 band=hard`."""
+"""The text format of faults: `name key=value ...`, where the type and name of a field say how its value is written.
+
+A key is the name of a field without `_ns`; the value of such a field is a time, `10ms`, `-250us` or seconds.
+"""
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
-from inspect import getdoc
+from typing import Any
 
 import msgspec
 
-from genus.can._sim.fault_format import field_key, parse_value
-from genus.can._sim.faults import (
-    Babble,
-    BlockingErrors,
-    Bursts,
-    ClockDrift,
-    ClockStep,
-    Crash,
-    Duplicates,
-    ErrorCounters,
-    ExactErrors,
-    Fault,
-    FrameErrors,
-    Losses,
-    Omissions,
-    Partition,
-    Swaps,
-    TransmitterFault,
-)
+from genus.can._sim.trace import TrafficClass
 from genus.errors import BusError, did_you_mean
+from genus.model import nanoseconds
 
-FAULTS: dict[str, type[Fault]] = {
-    kind.name: kind
-    for kind in (
-        FrameErrors, ExactErrors, BlockingErrors, Bursts, TransmitterFault, ErrorCounters, Duplicates, Omissions,
-        Losses, Swaps, Babble, ClockStep, ClockDrift, Crash, Partition,
-    )
-}  # fmt: skip
+_UNITS = (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1))
 
 
-def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
-    """Parse the text of a fault. `nodes` has the numbers of nodes by name. BusError names what is wrong.
+def format_fault(name: str, fault: msgspec.Struct) -> str:
+    """Return the text of a fault, without fields that have their default value."""
+    words = [name]
+    for field in msgspec.structs.fields(fault):
+        value = getattr(fault, field.name)
+        if field.required or value != field.default:
+            words.append(f"{field_key(field)}={_format_value(field, value)}")
+    return " ".join(words)
 
-    >>> print(parse_fault("errors   p=0.05 band=hard"))
-    errors band=hard p=0.05
-    >>> str(parse_fault("step  at=1.5 s node=3 by=-100us"))
-    'step node=3 by=-100us at=1500ms'
-    >>> str(parse_fault("crash node=sensor at=1s", {"sensor": 4}))
-    'crash node=4 at=1s'
-    >>> parse_fault("error p=1")
-    Traceback (most recent call last):
-    genus.errors.BusError: there is no fault 'error'; did you mean errors?
+
+def field_key(field: msgspec.structs.FieldInfo) -> str:
+    """Return the key of a field in the text of a fault."""
+    return field.name.removesuffix("_ns")
+
+
+def parse_value(field: msgspec.structs.FieldInfo, text: str, where: str) -> Any:
+    """Parse the value of a field; BusError names `where` it is and what is expected."""
+    if field.name.endswith("_ns"):
+        return _parse_time(text, where)
+    for kind, parse, expected in _PARSERS:
+        if kind in _types_of(field.type):
+            try:
+                return parse(text)
+            except ValueError:
+                raise BusError(f"{where} is {text!r}; it should be {expected}") from None
+    raise TypeError(f"{where} has no text form")
+
+
+def format_exact_span(span_ns: int) -> str:
+    """Return a length of time in the largest unit that gives a whole number.
+
+    The text of a fault is part of the seed of its random generator, so this must not change.
+
+    >>> format_exact_span(10_000_000), format_exact_span(-1_500), format_exact_span(0)
+    ('10ms', '-1500ns', '0s')
     """
-    name, *words = text.split() or [""]
-    kind = FAULTS.get(name)
-    if kind is None:
-        raise BusError(f"there is no fault {name!r}; {_hint(name)}")
-    fields = {field_key(field): field for field in msgspec.structs.fields(kind)}
-    given = dict(_parse_word(word, name, fields, nodes or {}) for word in _with_units(words, fields))
-    missing = [key for key, field in fields.items() if field.required and field.name not in given]
-    if missing:
-        raise BusError(f"{name} needs {', '.join(missing)}")
-    return kind(**given)
+    unit, factor = next((unit, factor) for unit, factor in _UNITS if span_ns % factor == 0)
+    return f"{span_ns // factor}{unit}"
 
 
-def _with_units(words: Iterable[str], fields: Mapping[str, msgspec.structs.FieldInfo]) -> list[str]:
+def _parse_time(text: str, where: str) -> int:
+    sign = -1 if text.startswith("-") else 1
+    return sign * nanoseconds(text.removeprefix("-"), where, error=BusError)
+
+
+def _format_value(field: msgspec.structs.FieldInfo, value: Any) -> str:
+    if field.name.endswith("_ns"):
+        return format_exact_span(value)
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _types_of(annotation: Any) -> set[Any]:
+    """Return the types of an annotation, those of a union included."""
+    return {getattr(part, "__origin__", part) for part in getattr(annotation, "__args__", ())} | {
+        getattr(annotation, "__origin__", annotation)
+    }
+
+
+def _parse_numbers(text: str) -> tuple[int, ...]:
+    """Parse numbers and ranges: `1,2,5-8`."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first, 0), int(last or first, 0) + 1)
+    if not found:
+        raise ValueError
+    return tuple(found)
+
+
+_PARSERS: tuple[tuple[Any, Any, str], ...] = (
+    (tuple, _parse_numbers, "numbers such as 1,2,5-8"),
+    (TrafficClass, TrafficClass, f"one of {', '.join(TrafficClass)}"),
+    (float, float, "a number"),
+    (int, lambda text: int(text, 0), "a whole number"),
+)
+
+
+def join_units(words: Iterable[str], fields: Mapping[str, msgspec.structs.FieldInfo]) -> list[str]:
     """Return the words, each unit that stands alone joined to the time before it: `at=5 min`."""
     joined: list[str] = []
     for word in words:
@@ -73,7 +104,7 @@ def _with_units(words: Iterable[str], fields: Mapping[str, msgspec.structs.Field
     return joined
 
 
-def _parse_word(
+def parse_word(
     word: str, fault: str, fields: Mapping[str, msgspec.structs.FieldInfo], nodes: Mapping[str, int]
 ) -> tuple[str, object]:
     """Return the name and the value of a field, from `key=value`."""
@@ -83,25 +114,6 @@ def _parse_word(
     if key in ("node", "nodes"):
         value = ",".join(_number_of(part, nodes, fault) for part in value.split(","))
     return fields[key].name, parse_value(fields[key], value, f"{fault}: {key}")
-
-
-def fault_help() -> list[tuple[str, str]]:
-    """Return the usage and the description of every fault."""
-    return [(_usage(kind), _first_line(kind)) for kind in FAULTS.values()]
-
-
-def _usage(kind: type[Fault]) -> str:
-    words = [f"{field_key(f)}=" if f.required else f"[{field_key(f)}=]" for f in msgspec.structs.fields(kind)]
-    return " ".join([kind.name, *sorted(words, key=lambda word: word.startswith("["))])
-
-
-def _first_line(kind: type[Fault]) -> str:
-    return (getdoc(kind) or "").partition("\n")[0]
-
-
-def _hint(name: str) -> str:
-    close = get_close_matches(name, FAULTS, 1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(FAULTS)}"
 
 
 def node_names(text: str) -> set[str]:

@@ -2,11 +2,13 @@
 
 Faults compose. Faults of frames add a fault hook to the bus; faults of stations schedule what happens. Each fault has a
 random generator of its own, seeded by the simulation's seed and the fault's text. The text, `name key=value ...`, is
-parsed by `fault_text`; a key is the name of a field without its unit.
+parsed by `parse_fault`; a key is the name of a field without its unit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
+from inspect import getdoc
 from random import Random
 from typing import ClassVar, Protocol
 
@@ -14,8 +16,7 @@ import msgspec
 
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import BusGuardian, Controller, ControllerListener
-from genus.can._sim.fault_format import format_fault
-from genus.can._sim.fault_hooks import (
+from genus.can._sim.errors import (
     AFTER_ACKNOWLEDGEMENT_BITS,
     Corrupt,
     Duplicate,
@@ -25,6 +26,7 @@ from genus.can._sim.fault_hooks import (
     MissedBy,
     Transmission,
 )
+from genus.can._sim.fault_text import field_key, format_fault, join_units, parse_word
 from genus.can._sim.scheduler import NEVER, SimClock
 from genus.can._sim.trace import TrafficClass
 from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE
@@ -36,17 +38,14 @@ FLAG_ECHO_BITS = 6
 
 
 class FaultyStation(Protocol):
-    """What faults need of a station."""
-
     clock: SimClock
     controller: Controller
 
-    def crash(self) -> None:
-        """Stop at once."""
+    def crash(self) -> None: ...
 
 
 class FaultySystem(Protocol):
-    """What faults need of a simulation."""
+    """What faults need of a simulation, which imports this module."""
 
     timing: Timing
     bus: SimBus
@@ -56,27 +55,14 @@ class FaultySystem(Protocol):
     guardians: dict[int, BusGuardian]
 
     @property
-    def hosts(self) -> Mapping[int, object]:
-        """The stations by number."""
-
+    def hosts(self) -> Mapping[int, object]: ...
     @property
-    def now(self) -> int:
-        """Virtual time in nanoseconds."""
-
-    def host(self, number: int) -> FaultyStation:
-        """Return the station with a number."""
-
-    def at(self, time_ns: int, callback: Callable[[], object]) -> None:
-        """Schedule a callback."""
-
-    def restart(self, number: int) -> None:
-        """Start a station again."""
-
-    def partition(self, numbers: Sequence[int]) -> None:
-        """Move stations to the second segment."""
-
-    def end_partition(self) -> None:
-        """Move all stations back to one bus."""
+    def now(self) -> int: ...
+    def host(self, number: int) -> FaultyStation: ...
+    def at(self, time_ns: int, callback: Callable[[], object]) -> None: ...
+    def restart(self, number: int) -> None: ...
+    def partition(self, numbers: Sequence[int]) -> None: ...
+    def end_partition(self) -> None: ...
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -470,3 +456,58 @@ class Babbler(ControllerListener):
         """Load the frame again."""
         if self._on:
             self._controller.load(0, self._frame)
+
+
+# -- faults from text --------------------------------------------------------------------------------------------------
+
+FAULTS: dict[str, type[Fault]] = {
+    kind.name: kind
+    for kind in (
+        FrameErrors, ExactErrors, BlockingErrors, Bursts, TransmitterFault, ErrorCounters, Duplicates, Omissions,
+        Losses, Swaps, Babble, ClockStep, ClockDrift, Crash, Partition,
+    )
+}  # fmt: skip
+
+
+def parse_fault(text: str, nodes: Mapping[str, int] | None = None) -> Fault:
+    """Parse the text of a fault. `nodes` has the numbers of nodes by name. BusError names what is wrong.
+
+    >>> print(parse_fault("errors   p=0.05 band=hard"))
+    errors band=hard p=0.05
+    >>> str(parse_fault("step  at=1.5 s node=3 by=-100us"))
+    'step node=3 by=-100us at=1500ms'
+    >>> str(parse_fault("crash node=sensor at=1s", {"sensor": 4}))
+    'crash node=4 at=1s'
+    >>> parse_fault("error p=1")
+    Traceback (most recent call last):
+    genus.errors.BusError: there is no fault 'error'; did you mean errors?
+    """
+    name, *words = text.split() or [""]
+    kind = FAULTS.get(name)
+    if kind is None:
+        raise BusError(f"there is no fault {name!r}; {_hint(name)}")
+    fields = {field_key(field): field for field in msgspec.structs.fields(kind)}
+    given = dict(parse_word(word, name, fields, nodes or {}) for word in join_units(words, fields))
+    missing = [key for key, field in fields.items() if field.required and field.name not in given]
+    if missing:
+        raise BusError(f"{name} needs {', '.join(missing)}")
+    return kind(**given)
+
+
+def fault_help() -> list[tuple[str, str]]:
+    """Return the usage and the description of every fault."""
+    return [(_usage(kind), _first_line(kind)) for kind in FAULTS.values()]
+
+
+def _usage(kind: type[Fault]) -> str:
+    words = [f"{field_key(f)}=" if f.required else f"[{field_key(f)}=]" for f in msgspec.structs.fields(kind)]
+    return " ".join([kind.name, *sorted(words, key=lambda word: word.startswith("["))])
+
+
+def _first_line(kind: type[Fault]) -> str:
+    return (getdoc(kind) or "").partition("\n")[0]
+
+
+def _hint(name: str) -> str:
+    close = get_close_matches(name, FAULTS, 1)
+    return f"did you mean {close[0]}?" if close else f"there are {', '.join(FAULTS)}"

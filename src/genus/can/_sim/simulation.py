@@ -217,7 +217,7 @@ class Simulation:
 
     The `faults` are injected at the first `run`, when all stations were added.
 
-    >>> from genus.can._sim.fault_text import parse_fault
+    >>> from genus.can._sim.faults import parse_fault
     >>> from genus.can._sim.sources import FrameSink, FrameSource, periodic
     >>> simulation = Simulation(500_000, seed=1, faults=[parse_fault("errors p=0.1")])
     >>> source = FrameSource(simulation.bus, 1, Frame(0x0021_6010, b"hello"), periodic(1_000_000))

@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from genus.can._sim.fault_hooks import FrameOutcome
+from genus.can._sim.errors import FrameOutcome
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
 from genus.errors import RecordingError
 
@@ -295,7 +295,7 @@ def choose_stretch(
     Every class of traffic counts, every kind of fault of a frame counts more, and `instants` of special interest most:
     the first time that something happened. The whole span if it is not longer.
 
-    >>> from genus.can._sim.fault_hooks import FrameOutcome
+    >>> from genus.can._sim.errors import FrameOutcome
     >>> from genus.can._wire.frame import Frame
     >>> trace = Trace()
     >>> for at, outcome in ((0, FrameOutcome.SENT), (700, FrameOutcome.ERROR), (900, FrameOutcome.SENT)):

@@ -7,8 +7,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from genus.can._node.problems import DeliveryProblem, EventMissing, EventsLost
-from genus.can._plan import Plan
-from genus.can._sim.fault_hooks import FrameOutcome
+from genus.can._plan.admission import Plan
+from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.simulation import Simulation
 from genus.can._sim.trace import CLASS_BY_PRIORITY, Trace, TraceHeader, TrafficClass, make_room
 from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame

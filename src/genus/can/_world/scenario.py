@@ -7,8 +7,8 @@ from random import Random
 
 import msgspec
 
-from genus.can._plan import Plan, System, plan
-from genus.can._plan.system import ChannelSpec
+from genus.can._plan.admission import Plan, plan
+from genus.can._plan.system import ChannelSpec, System
 from genus.can._sim.faults import BlockingErrors, Fault
 from genus.can._sim.sources import FrameSource, late_by
 from genus.can._sim.trace import choose_stretch

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from genus._spread import Spread
 from genus.bus import Hard, QoS, Soft
 from genus.can._node.problems import (
     DeadlineMissed,
@@ -22,7 +23,6 @@ from genus.can._node.problems import (
 )
 from genus.can._plan.calendar import Slot
 from genus.can._sim.trace import make_room
-from genus.can._spread import Spread
 from genus.can._wire.payload import PayloadCodec
 from genus.model import Event, nanoseconds
 

@@ -17,23 +17,23 @@ from urllib.parse import parse_qsl
 
 from genus.bus.internal import datetime_of
 from genus.can._node.node import SYNC_PERIOD_NS, Node
-from genus.can._plan import Plan, System, load_system
-from genus.can._plan import plan as make_plan
+from genus.can._plan.admission import Plan
+from genus.can._plan.admission import plan as make_plan
+from genus.can._plan.system import System
+from genus.can._plan.system_file import load_system
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import BrokerTables, MemoryStore
-from genus.can._sim.fault_text import node_names, parse_fault
-from genus.can._sim.faults import Fault, SlotStarts
+from genus.can._sim.fault_text import node_names
+from genus.can._sim.faults import Fault, SlotStarts, parse_fault
 from genus.can._sim.scheduler import SimClock, crystal_clock
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Passage, Trace, TrafficClass
 from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolEtag
 from genus.can._wire.length import Timing
-from genus.can._world.guards import guardian_of
-from genus.can._world.nodes import NodeState, broker_state, state_of
 from genus.can._world.observation import Observation
-from genus.can._world.outcome import BandResult, ChannelResult, Outcome, result_of
+from genus.can._world.outcome import BandResult, ChannelResult, NodeState, Outcome, broker_state, result_of, state_of
 from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner, VirtualEventLoop
-from genus.can._world.station import HandlerQueue, Station
+from genus.can._world.station import HandlerQueue, Station, guardian_of
 from genus.can._world.tracker import ChannelTracker, EventRecord
 from genus.catalog import Catalog
 from genus.errors import BusError, did_you_mean
@@ -434,7 +434,7 @@ class World:
 
         Needs `trace` and matplotlib (the extra `plot`).
         """
-        from genus.can._sim.picture import draw_timeline
+        from genus.can._pictures import draw_timeline
 
         draw_timeline(
             self.trace,

@@ -17,18 +17,7 @@ from typing import TypeGuard, cast
 import msgspec
 import pyarrow as pa
 
-from genus.can import (
-    ColumnDecoder,
-    Dbc,
-    DecodedFrames,
-    FrameColumns,
-    Incomplete,
-    LogBlock,
-    LongColumns,
-    MessageLayout,
-    PartFrames,
-    RefusedFrames,
-)
+from genus.can import ColumnDecoder, DecodedFrames, LongColumns
 from genus.can.internal import (
     BINARY_READERS,
     ENDINGS,
@@ -56,6 +45,7 @@ from genus.can.internal import (
     parse_columns,
     unit_of,
 )
+from genus.can.types import Dbc, FrameColumns, Incomplete, LogBlock, MessageLayout, PartFrames, RefusedFrames
 from genus.errors import LakeError, RecordingError
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks

@@ -21,7 +21,7 @@ from genus.lake._tables.files import FileInfo, absolute_path, file_info, local_p
 from genus.records import Mapping, read_mapping
 
 if TYPE_CHECKING:
-    from genus.can import Dbc
+    from genus.can.types import Dbc
     from genus.lake._ingest.can_logs import CanLogs
 
 ENDINGS = ("json", "jsonl", "ndjson", "csv", "tsv", "parquet")

@@ -28,7 +28,7 @@ def parse_address(rest: str) -> tuple[str, IpcOptions]:
         BusError: An option is unknown or its value is wrong.
 
     >>> name, options = parse_address("plant?overflow=block&capacity=100")
-    >>> name, options.full, options.capacity, options.receive_overflow
+    >>> name, options.overflow, options.capacity, options.receive_overflow
     ('plant', 'block', 100, 'drop_oldest')
     """
     name, _, query = rest.partition("?")

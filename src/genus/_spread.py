@@ -13,6 +13,8 @@ class Spread:
     (2.0, 0.816, 3.0)
     """
 
+    __slots__ = ("_squares", "count", "mean", "most")
+
     def __init__(self) -> None:
         self.count = 0
         self.mean = 0.0

