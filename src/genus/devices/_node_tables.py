@@ -47,6 +47,7 @@ class DeviceChannel(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The name of the type."""
         return self.type if isinstance(self.type, str) else name_of(self.type)
 
 

@@ -110,7 +110,7 @@ def open_studio(
         title=title or (layout.title if layout is not None else "") or ", ".join(source.name for source in sources),
         is_alone=all(isinstance(each, Source) for each in what),
     )
-    studio.end_with([each for each in what if isinstance(each, Bus)])
+    studio._end_with([each for each in what if isinstance(each, Bus)])
     return studio
 
 
@@ -231,7 +231,7 @@ class Studio:
         """Block until it is closed, for a span at most; returns whether it is."""
         return self._is_closed.wait(None if timeout is None else seconds(timeout, "timeout"))
 
-    def end_with(self, buses: Collection[Bus]) -> None:
+    def _end_with(self, buses: Collection[Bus]) -> None:
         """Close it when the last of some buses is closed."""
 
         def end() -> None:
