@@ -22,7 +22,7 @@ from bench.timing import markdown
 from genus import Event, Kind, open_bus
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.net import CoapLink
+from genus.net.types import CoapLink
 from tests.net.datagram_proxy import DatagramProxy
 
 BLOCK_EXPONENT = 2

@@ -4,12 +4,15 @@ Each case is brought to its steady state by some events; the next one is followe
 hop is a function of `src/genus`, or one that Genus generated, that has the event in some form as an argument, variable
 or result: the event, its payload, a queue entry, a frame, a line of text, or columns with its row. Functions that
 only read the clock, set timers or hold locks are no hops. Comprehensions belong to the function around them. What a
-world counts for `outcome()` is left out. The last line of a table also has all calls of functions of Genus meanwhile,
-those included, and in how many files they are.
+world counts for `outcome()` is left out.
 
-`python -m bench.hops [CASE ...]` prints the tables of docs/way-of-an-event.md; with `--write` it writes them there.
+`python -m bench.hops [CASE ...]` prints the tables of docs/architecture.md: files in the order of first calls, with
+what their docstrings say; with `--functions` also the functions, and how many calls there were; with `--write` it
+writes the tables into the page.
 """
 
+import ast
+import re
 import sys
 import tempfile
 import threading
@@ -31,68 +34,12 @@ from genus.can._node.tx_queue import OutgoingEvent
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "genus"
-PAGE = ROOT / "docs" / "way-of-an-event.md"
+PAGE = ROOT / "docs" / "architecture.md"
 GENERATED = "generated code"
 COMPREHENSIONS = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"}
 STATISTICS = {"observation.py", "tracker.py"}
 IN_COLUMNS = {"TextBlock", "LogBlock", "FrameColumns", "DecodedFrames", "Columns", "BlockRun", "DecodedPackets"}
 LINE = b" can0 100#"
-
-PURPOSES = {
-    GENERATED: "tests, encodes or decodes: code made for the type and its subscriptions",
-    "bus/_delivery.py": "takes events from the link",
-    "bus/_channel.py": "one event type with its quality of service",
-    "bus/_codec.py": "events to bytes and back",
-    "bus/_collection.py": "all events of a type",
-    "bus/_block_events.py": "blocks of recordings to events",
-    "bus/_blocks.py": "events to the blocks of recordings, and blocks in a file",
-    "bus/_formats.py": "which format a file has",
-    "bus/_frames.py": "packets to the frames of older recordings and back",
-    "can/_logs/cells.py": "the columns of a log by names and values",
-    "can/_logs/fields.py": "the fields of a line to a frame",
-    "can/_logs/formats.py": "the fields of a line by the pattern of its format",
-    "can/_logs/line_columns.py": "lines of one form to columns",
-    "can/_logs/line_frames.py": "columns of frames in the order of lines",
-    "can/_logs/text_reader.py": "text of many lines to columns of frames",
-    "can/_logs/times.py": "time stamps to times",
-    "can/_dbc/columns.py": "columns of frames to columns of events, by the DBC file",
-    "can/_dbc/database_file.py": "what a file describes",
-    "can/_dbc/layout.py": "the layout of messages and signals",
-    "can/_dbc/signal_columns.py": "bits of a signal to values",
-    "can/_logs/detect.py": "the reader of a format",
-    "can/_logs/digits.py": "digits of many lines to numbers",
-    "can/_logs/frames.py": "frames in columns",
-    "can/_logs/log_file.py": "the first bytes of a log, text to characters",
-    "can/_logs/packing.py": "compression and encodings",
-    "can/_logs/text_block.py": "lines to tokens",
-    "can/_live/host.py": "runs a node on an interface of python-can: sends, receives, calls handlers",
-    "can/_live/interfaces.py": "what an interface tells about frames that were sent",
-    "can/_live/port.py": "what waits for the driver, what the driver has, what it confirmed",
-    "can/_live/received.py": "time stamps, own frames that come back, error frames",
-    "can/_node/channels.py": "one channel at a publisher or subscriber: payload, sequence number, frames",
-    "can/_node/link.py": "a node as a link of a bus",
-    "can/_node/node.py": "the middleware of one participant, without I/O",
-    "can/_node/rx.py": "received frames to events",
-    "can/_node/tx.py": "published events to the transmit queue",
-    "can/_node/tx_queue.py": "which event is in the mailbox, with which priority; what a node wants done",
-    "can/_sim/bus.py": "arbitration and delivery on the simulated bus",
-    "can/_sim/controller.py": "mailboxes of a simulated controller",
-    "can/_sim/errors.py": "how long a frame takes",
-    "can/_sim/simulation.py": "runs a node in the simulator",
-    "can/_wire/frame.py": "fields of a frame",
-    "can/_wire/length.py": "exact bits of a frame",
-    "can/_world/station.py": "a simulated node as a link of a bus",
-    "lake/_ingest/can_logs.py": "splits of logs to chunks of events",
-    "lake/_ingest/job.py": "the Spark job: one task per split",
-    "lake/_ingest/recordings.py": "blocks and frames of recordings to columns of events",
-    "lake/_ingest/text_lines.py": "a range of a file to blocks of whole lines",
-    "lake/_ingest/values.py": "values of attributes",
-    "lake/_ingest/writer.py": "presence bits and shapes; rows by day to Parquet",
-    "lake/_tables/part_writer.py": "tables to Parquet files, with their checksums",
-    "lake/_tables/columns.py": "the number of a shape",
-    "lake/_tables/files.py": "writes a file",
-    "targets/dispatch.py": "calls the handlers whose subscriptions match",
-}
 
 
 class Hop(NamedTuple):
@@ -324,21 +271,27 @@ def follow(case: str) -> Way:
 
 def table(way: Way) -> str:
     """The way as a Markdown table: files in the order of first calls."""
-    by_file: dict[str, list[str]] = {}
-    for hop in way.hops:
-        by_file.setdefault(hop.file, []).append(f"`{hop.function.replace('.<locals>', '')}`")
-    rows = [
-        f"| {file if file == GENERATED else f'`{file}`'} | {PURPOSES[file]} | {', '.join(functions)} |"
-        for file, functions in by_file.items()
-    ]
-    return "\n".join(["| file | what it does | functions |", "|---|---|---|", *rows, "", count(way)])
+    files = dict.fromkeys(hop.file for hop in way.hops)
+    rows = [f"| {file if file == GENERATED else f'`{file}`'} | {purpose(file)} |" for file in files]
+    return "\n".join(["| file | what it is for |", "|---|---|", *rows])
 
 
-def count(way: Way) -> str:
-    """How long the way is, in words."""
+def purpose(file: str) -> str:
+    """What the docstring of a module says first, up to a semicolon or full stop, or to a colon after some words."""
+    if file == GENERATED:
+        return "tests, encodes or decodes: made for the type and its subscriptions"
+    text = " ".join((ast.get_docstring(ast.parse((SOURCE / file).read_text())) or "").split())
+    sentence = re.split(r"[;.](?:\s|$)", text)[0].replace("|", "\\|")
+    before, _, _ = sentence.partition(": ")
+    return before if len(before) > 24 else sentence
+
+
+def functions(way: Way) -> str:
+    """The functions by file, and how long the way is."""
+    lines = [f"{hop.file}: {hop.function.replace('.<locals>', '')}" for hop in way.hops]
     files = len({hop.file for hop in way.hops} - {GENERATED})
-    functions = f"{len(way.hops)}, in {files} files" if files else f"{len(way.hops)}, generated"
-    return f"Functions: {functions}. All calls: {way.calls:,}, in {way.files} files."
+    count = f"{len(way.hops)} functions in {files} files; {way.calls:,} calls in {way.files} files"
+    return "\n".join([*lines, count])
 
 
 def in_page(page: str, case: str, made: str) -> str:
@@ -353,8 +306,11 @@ def in_page(page: str, case: str, made: str) -> str:
 def main(*arguments: str) -> None:
     page = PAGE.read_text()
     for case in [each for each in CASES if each in arguments] or CASES:
-        made = table(follow(case))
+        way = follow(case)
+        made = table(way)
         print(f"{case}\n\n{made}\n")
+        if "--functions" in arguments:
+            print(f"{functions(way)}\n")
         page = in_page(page, case, made)
     if "--write" in arguments:
         PAGE.write_text(page)

@@ -25,3 +25,5 @@ SOURCE = Path(__file__).parents[1] / "src"
 TYPES = tuple(f"{room}.types" for room in ROOMS if SOURCE.joinpath(*room.split("."), "types.py").exists())
 """Types that calls return and programs only name in annotations."""
 DOORS = ("genus", *ROOMS, *TARGETS, *TYPES)
+INTERNAL = tuple(f"{room}.internal" for room in ROOMS if SOURCE.joinpath(*room.split("."), "internal.py").exists())
+"""What a room offers to the other rooms only: not to commands, Studio, examples and applications."""

@@ -15,28 +15,19 @@ from genus import testing
 from genus.errors import SubscriptionError
 from genus.filters import AllOf, Predicate, Subscription, Term, coalesce, this, when
 from genus.filters.internal import rebuild
-from genus.model import (
+from genus.model import Event, Float32, Int8, Int32, Kind, Maybe, UInt8, UInt32, subtypes, vector
+from genus.model.types import (
     Attribute,
     AttributeType,
     BoolType,
     BytesType,
     ChoiceType,
     DurationType,
-    Event,
-    Float32,
     FloatType,
-    Int8,
-    Int32,
     IntType,
-    Kind,
-    Maybe,
     OpaqueType,
     TextType,
     TimeType,
-    UInt8,
-    UInt32,
-    subtypes,
-    vector,
 )
 from genus.testing._generator import REALS, SMALL, SPANS, TEXTS, pool
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from docs.pictures import bus, idea, lake, refit, sequence, site, types
+from docs.pictures import bus, idea, lake, refit, rooms, sequence, site, types, whole
 from docs.pictures.pen import Pen
 
 DOCS = Path(__file__).parents[1]
 PICTURES: dict[str, Callable[[], Pen]] = {
+    "whole": whole.whole,
+    "rooms": rooms.rooms,
     "idea": idea.one_subscription,
     "sieves": idea.sieves,
     "family": types.family,

@@ -79,8 +79,4 @@ __all__ = [
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        bus="Bus Collection EventChannel Hard Inbox Listener BestEffort Soft open_bus read_recording record replay",
-        catalog="Catalog",
-    )
+    __getattr__ = lazy(__name__)

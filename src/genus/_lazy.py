@@ -1,32 +1,50 @@
 """Lazy front doors: a package that imports a submodule only when one of its names is used.
 
-A package's `__init__` lists its names in `__all__`, imports them under `TYPE_CHECKING` for type checkers, and passes
-the same table to `lazy`. So `import genus.can` needs neither python-can nor matplotlib.
+A package's `__init__` imports its names under `TYPE_CHECKING`, for type checkers, and `lazy` reads them there: no
+second table says where they live. So `import genus.can` needs neither python-can nor matplotlib.
 """
 
-from collections.abc import Callable
+import ast
+import sys
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
 
-def lazy(package: str, **homes: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a package: `homes` has the names of each submodule, separated by spaces.
+def lazy(module: str) -> Callable[[str], Any]:
+    """Return the `__getattr__` of a module: it imports a name from where the module imports it for type checkers.
 
-    In the name of a submodule `__` stands for a dot. A submodule whose names include its own is given itself.
+    A name is looked up once; then it is an attribute of the module.
 
-    >>> get = lazy("genus.testing", _clock="VirtualClock")
+    >>> get = lazy("genus.testing")
     >>> get("VirtualClock").__name__
     'VirtualClock'
     >>> get("Clock")
     Traceback (most recent call last):
     AttributeError: module 'genus.testing' has no attribute 'Clock'
     """
-    home_of = {name: home.replace("__", ".") for home, names in homes.items() for name in names.split()}
+    homes: dict[str, str] = {}
 
     def find(name: str) -> Any:
-        if name not in home_of:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        home = import_module(f"{package}.{home_of[name]}")
-        return home if name == home_of[name] else getattr(home, name)
+        if not homes:
+            homes.update(_imports_for_type_checkers(module))
+        if name not in homes:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        found = getattr(import_module(homes[name]), name) if homes[name] else import_module(f"{module}.{name}")
+        setattr(sys.modules[module], name, found)
+        return found
 
     return find
+
+
+def _imports_for_type_checkers(module: str) -> Iterator[tuple[str, str]]:
+    """Each name below `if TYPE_CHECKING:` with the module it comes from; submodules come from ""."""
+    loader: Any = sys.modules[module].__loader__
+    if (source := loader.get_source(module)) is None:
+        raise ImportError(f"the source of {module} is needed to find where its names live")
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            for each in node.body:
+                if isinstance(each, ast.ImportFrom) and each.module:
+                    home = "" if each.module == module else each.module
+                    yield from ((alias.name, home) for alias in each.names)

@@ -161,7 +161,7 @@ def test_a_name_that_is_no_file_name_is_refused(start: Callable[..., FolderRecor
         start(bus, name=name)
 
 
-@pytest.mark.parametrize("options", [{"every": 0}, {"most": 0}, {"flush": "0s"}])
+@pytest.mark.parametrize("options", [{"every": 0}, {"max_events": 0}, {"flush": "0s"}])
 def test_sizes_of_nothing_are_refused(start: Callable[..., FolderRecorder], options: dict[str, Any]) -> None:
     with open_bus() as bus, pytest.raises(ValueError, match=r"more than 0|above zero"):
         start(bus, **options)

@@ -133,7 +133,7 @@ def test_a_recording_is_good_however_it_ends(number: int) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_landing_folder_gets_whole_files_however_it_ends(number: int, folder: Path) -> None:
     """Killed outright, the next recorder lands what was flushed."""
-    running = Running("record", "landing", "Loop where lane > 0", "--landing", "--every", "1000", "--most", "20")
+    running = Running("record", "landing", "Loop where lane > 0", "--landing", "--every", "1000", "--max-events", "20")
     running.wait_until_it_listens()
     given = "".join(json.dumps({"lane": lane}) + "\n" for lane in range(50))
     assert genus("pub", "Loop", "--stdin", given=given).returncode == 0

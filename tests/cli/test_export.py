@@ -12,7 +12,8 @@ from mcap.reader import make_reader
 from genus import Event
 from genus.bus import RecordingWriter
 from genus.cli._events import load_types
-from genus.net import CloudEvent, read_cloudevents
+from genus.net import read_cloudevents
+from genus.net.types import CloudEvent
 from genus.testing import run_command as genus
 
 TYPES = """

@@ -21,7 +21,7 @@ from genus.filters._expression import (
     AttributeRef,
     ToFloat,
 )
-from genus.model import is_attribute_name
+from genus.model.internal import is_attribute_name
 from genus.targets import arrow, python, spark
 from genus.targets.index import SubscriptionIndex
 from genus.testing import compiled_expressions, spark_session

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any
 
 from genus import Bus, Event, Kind, Maybe, open_bus
-from genus.net import CoapLink
+from genus.net.types import CoapLink
 
 QUICK = "beat=200ms&ack_timeout=50ms"
 """Times for tests: a lost datagram is repeated soon."""

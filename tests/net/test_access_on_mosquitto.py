@@ -17,7 +17,8 @@ import pytest
 from genus import Event, Maybe, Subscription, Unit, open_bus
 from genus.bus import BestEffort, Bus
 from genus.errors import BusError
-from genus.net import Gateway, NetLink, Refusal, read_grants
+from genus.net import Gateway, NetLink, read_grants
+from genus.net.types import Refusal
 from tests.net.certificates import Authority, Certificate
 
 mqtt5 = pytest.importorskip("mqtt5")

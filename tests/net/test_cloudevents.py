@@ -17,17 +17,11 @@ from genus import Catalog, Event, Maybe
 from genus.errors import EventError, RecordingError
 from genus.model import Renamed
 from genus.model._read_back import is_same
-from genus.net import (
-    CloudEvent,
-    CloudEventReader,
-    CloudEventWriter,
-    Origin,
-    event_id,
-    read_cloudevents,
-    write_cloudevents,
-)
-from genus.net._cloudevents import BATCH, STRUCTURED
-from genus.records import Mapping, RecordReader, Rejected
+from genus.net import CloudEventReader, CloudEventWriter, Origin, read_cloudevents, write_cloudevents
+from genus.net._cloudevents import BATCH, STRUCTURED, event_id
+from genus.net.types import CloudEvent
+from genus.records import Mapping, RecordReader
+from genus.records.types import Rejected
 from tests.examples import examples
 from tests.generators import Generator, Stranger, WatchedSampler
 

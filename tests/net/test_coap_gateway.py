@@ -7,7 +7,8 @@ import pytest
 from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.net import Arrival, Gateway, GatewaySide, Origin, RelayLink
+from genus.net import Gateway, GatewaySide, Origin
+from genus.net.types import Arrival, RelayLink
 
 from .coap_network import CoapLamp, CoapLoop, CoapRoadside, Heard, client, link_of, server, sums, wait_for
 from .test_coap_interop import Device, SmallResource

@@ -8,9 +8,10 @@ import pytest
 from genus import Catalog, Event, Kind, Maybe, Subscription, all_of
 from genus.bus import Bus
 from genus.errors import BusError, GrantsError
-from genus.net import Allowed, Arrival, Grants, Interest, Origin, Refusal, read_grants
+from genus.net import Origin, read_grants
 from genus.net._grants_file import take_permit
 from genus.net._link.netlink import NetLink
+from genus.net.types import Allowed, Arrival, Grants, Interest, Refusal
 from tests.net.memory_network import MemoryNetwork
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from genus import Event, open_bus
 from genus.errors import BusError
-from genus.net import Metric, bus_metrics, serve_metrics
+from genus.net import bus_metrics, serve_metrics
 from genus.net._metrics import MAX_LABEL, MAX_SERIES, OTHERS
+from genus.net.types import Metric
 
 prometheus = pytest.importorskip("prometheus_client")
 

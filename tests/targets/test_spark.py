@@ -29,8 +29,9 @@ from genus.filters._evaluate import COMPARE, evaluate, round_to_float32
 from genus.lake._tables.columns import attribute_schema
 from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.names import POSITION, TYPE
-from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vector
+from genus.model import Float32, Int8, UInt8, UInt32, vector
 from genus.model._types import INT64_MAX, INT64_MIN
+from genus.model.types import FloatType, OpaqueType
 from genus.targets import spark
 from genus.targets.spark._compiler import SparkCompiler, StoredTest, stored_constant, stored_test
 from genus.testing import compiled_expressions, spark_session

@@ -61,7 +61,7 @@ def record_to_folder(
         subscription: What to record, as a subscription or its text.
         name: The name of this recorder.
         every: A file lands so long after its first event,
-        most: or with so many events.
+        max_events: or with so many events.
         flush: How long events wait in memory at most before they are handed to the operating system.
         compress: `"zstd"` compresses the files, as in `record`.
         invalid: What happens when an event cannot be read back: `raise` or `count`, as in `record`.
@@ -71,7 +71,7 @@ def record_to_folder(
 
     Raises:
         SpanError: `every` or `flush` is no length of time above zero.
-        ValueError: `most` is less than 1.
+        ValueError: `max_events` is less than 1.
         RecordingError: The folder cannot be written, or another recorder uses the name. If writing fails later (the
             disk is full), events are counted in `lost` and writing is tried again with the next event.
 
@@ -165,10 +165,10 @@ class LandingFolder:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
             raise RecordingError(f"a recorder cannot be named {name!r}; use letters, digits, and . _ - after the first")
         if max_events < 1:
-            raise ValueError(f"most must be more than 0, not {max_events}")
+            raise ValueError(f"max_events must be more than 0, not {max_events}")
         self.landed = 0
         self._counts = Written()
-        self._folder, self._name, self._most, self._steady = folder, name, max_events, steady
+        self._folder, self._name, self._max_events, self._steady = folder, name, max_events, steady
         self._every = seconds(every, "every", zero=False)
         self._compress = compress
         self._writer: RecordingWriter | None = None
@@ -203,7 +203,7 @@ class LandingFolder:
             writer = self._writer or self._begin(event, at_us)
             writer.write(event, at_us)
             self._in_file += 1
-            if self._in_file >= self._most:
+            if self._in_file >= self._max_events:
                 with suppress(OSError):
                     self._land()
 

@@ -6,11 +6,9 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.can._dbc import Decoding, decode_log, load_dbc, python_source
-    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames
-    from genus.can._dbc.long_columns import LongColumns
-    from genus.can._dbc.long_messages import LongMessages
-    from genus.can._j1939.identifier import J1939Id
-    from genus.can._j1939.name import J1939Name
+    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, LongColumns
+    from genus.can._dbc.j1939 import LongMessages
+    from genus.can._j1939.identifier import J1939Id, J1939Name
     from genus.can._j1939.transfer import J1939Broadcast, J1939Receiver, J1939Transfer
     from genus.can._live.services import address_types, open_broker, open_monitor
     from genus.can._logs import read_log
@@ -115,33 +113,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _dbc="Decoding decode_log load_dbc python_source",
-        _dbc__columns="ColumnDecoder DecodedFrames",
-        _dbc__long_columns="LongColumns",
-        _dbc__long_messages="LongMessages",
-        _j1939__identifier="J1939Id",
-        _j1939__name="J1939Name",
-        _j1939__transfer="J1939Broadcast J1939Receiver J1939Transfer",
-        _live__services="address_types open_broker open_monitor",
-        _logs="read_log",
-        _logs__text_reader="parse_candump",
-        _node__channels="Report",
-        _node__problems=(
-            "BindingFailed BusOff DeadlineMissed ErrorActive ErrorPassive EventMissing EventsLost Expired "
-            "HardResumed HardStopped MaybeSent NodeIdLost NotConfirmed NotSent WrongCatalog"
-        ),
-        _pictures="draw_plan",
-        _plan__admission="plan",
-        _plan__dbc_export="format_dbc",
-        _plan__system="BusSpec ChannelSpec ForeignFrame System format_bitrate format_bound",
-        _plan__system_file="format_system load_system parse_system",
-        _sim__faults="fault_help parse_fault",
-        _wire__frame="Frame Identifier Priority ProtocolEtag subject_uid",
-        _wire__length="Timing exact_bits exact_fd_bits worst_case_bits worst_case_fd_bits",
-        _wire__payload="PayloadCodec",
-        _wire__segments="Reassembler split_payload",
-        _world__scenario="PreparedSystem Scenario simulate",
-        _world__world="World",
-    )
+    __getattr__ = lazy(__name__)

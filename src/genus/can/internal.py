@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.can._dbc.columns import MessageColumns
-    from genus.can._dbc.long_columns import LONG_POSITION
-    from genus.can._dbc.long_messages import INCOMPLETE
+    from genus.can._dbc.columns import LONG_POSITION, MessageColumns
+    from genus.can._dbc.j1939 import INCOMPLETE
     from genus.can._dbc.message_types import UNKNOWN_ID
     from genus.can._live.received import (
         ACTIVE,
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Head, Opened, detect, open_text
     from genus.can._logs.frames import EXTENDED
     from genus.can._logs.log import BINARY_READERS, log_ending
-    from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of
-    from genus.can._logs.packing import looks_like_utf_16, packing_of
+    from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of, looks_like_utf_16, packing_of
     from genus.can._logs.text_reader import TextReader
     from genus.can._logs.times import Unit, unit_of
     from genus.can._node.channels import TxChannel
@@ -102,36 +100,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        "genus.can",
-        _dbc__columns="MessageColumns",
-        _dbc__long_columns="LONG_POSITION",
-        _dbc__long_messages="INCOMPLETE",
-        _dbc__message_types="UNKNOWN_ID",
-        _live__received=(
-            "ACTIVE BUS_ERROR BUS_OFF CONTROLLER NO_ACKNOWLEDGEMENT PROTOCOL PROTOCOL_ON_TRANSMISSION RESTARTED "
-            "TX_PASSIVE TX_WARNING"
-        ),
-        _logs__cells="parse_columns",
-        _logs__detect="ENDINGS FORMATS HEAD_BYTES Head Opened TEXT_FORMATS detect open_text",
-        _logs__frames="EXTENDED",
-        _logs__log="BINARY_READERS log_ending",
-        _logs__log_file="LogFile MAX_LINE SkippedRecords head_of",
-        _logs__packing="looks_like_utf_16 packing_of",
-        _logs__text_reader="TextReader",
-        _logs__times="Unit unit_of",
-        _node__channels="TxChannel",
-        _node__membership="PROTOCOL_FILTER class_of",
-        _plan__system="MAX_EVENT",
-        _plan__system_file="FIRST_ETAG",
-        _protocol__messages="signed_subject",
-        _sim__bus="SimBus",
-        _sim__controller="Controller",
-        _sim__errors="Corrupt Transmission",
-        _sim__sources="FrameSource poisson",
-        _sim__trace="TraceHeader",
-        _wire__frame="CLASSIC_BYTES FD_BYTES",
-        _wire__length="padded_size",
-        _wire__payload="PayloadField fields_of",
-        _wire__values="is_implied",
-    )
+    __getattr__ = lazy(__name__)

@@ -7,7 +7,7 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.can._dbc import Dbc, MessageLayout, SignalLayout
     from genus.can._dbc.columns import PartFrames, RefusedFrames
-    from genus.can._j1939.name import ClaimedNames
+    from genus.can._j1939.identifier import ClaimedNames
     from genus.can._j1939.reassembly import Incomplete, LongMessage
     from genus.can._j1939.transfer import J1939Frame
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot
@@ -102,32 +102,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        "genus.can",
-        _dbc="Dbc MessageLayout SignalLayout",
-        _dbc__columns="PartFrames RefusedFrames",
-        _j1939__name="ClaimedNames",
-        _j1939__reassembly="Incomplete LongMessage",
-        _j1939__transfer="J1939Frame",
-        _live__services="LiveBroker LiveMonitor MonitorSnapshot",
-        _logs="CanLog FrameColumns LoggedFrame",
-        _logs__frames="DamagedLine LogBlock",
-        _monitor="ChannelStatistics MonitoredFrame",
-        _node__problems="DeliveryProblem",
-        _plan__admission="BusLoad LoadShare MAX_ADVISED Plan Verdict",
-        _plan__advice="Advice",
-        _plan__calendar="Calendar Occurrence Slot",
-        _plan__foreign="Collision",
-        _plan__system="ErrorPassivePolicy QosName",
-        _protocol__broker_tables="AnnouncedChannel",
-        _protocol__messages="QosClass",
-        _protocol__notices="ChannelConflict EtagsRefused NodeIdConflict RoleChanged StoreFailed",
-        _sim__trace="Passage Trace TrafficClass",
-        _wire__length="FdBits",
-        _world__outcome="BandResult ChannelResult NodeCondition NodeRole NodeState NodeSubscription Outcome Summary",
-        _world__programs="NodeDown",
-        _world__scenario="ScenarioRun",
-        _world__synthetic="Pattern",
-        _world__tracker="EventRecord",
-        _world__world="Clocks Program",
-    )
+    __getattr__ = lazy(__name__)

@@ -18,7 +18,8 @@ from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry,
 from genus.catalog._registration import Registration
 from genus.codes import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
-from genus.model import Event, Span, Vector, attributes, name_of, seconds
+from genus.model import Event, Span, attributes, name_of, seconds
+from genus.model.types import Vector
 
 LOCK_TIMEOUT = "10s"
 """The longest wait for another process that writes the same file."""

@@ -10,7 +10,7 @@ from typing import Literal, Self, TypeAlias, TypeVar
 import msgspec
 
 from genus.codes import Block
-from genus.model import Attribute, Vector
+from genus.model.types import Attribute, Vector
 
 V = TypeVar("V")
 

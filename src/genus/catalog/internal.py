@@ -13,20 +13,3 @@ from genus.catalog._statement import (
     state_type,
     statement_of,
 )
-
-__all__ = [
-    "StatedClasses",
-    "Statement",
-    "annotation",
-    "digest_of",
-    "is_stand_in",
-    "known_above",
-    "lock_file",
-    "presence_reader",
-    "read_statement",
-    "read_text",
-    "real_path",
-    "replace_text",
-    "state_type",
-    "statement_of",
-]

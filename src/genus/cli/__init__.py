@@ -130,4 +130,4 @@ def _interrupt(number: int, frame: object) -> NoReturn:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__, _format="SpanParam", _lake_session="on_spark")
+    __getattr__ = lazy(__name__)

@@ -15,20 +15,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from genus.bus import (
-    Bus,
-    FolderRecorder,
-    Inbox,
-    Link,
-    Recorder,
-    Recording,
-    open_bus,
-    read_recording,
-    record_to_folder,
-    shown_address,
-)
+from genus.bus import Bus, Inbox, Link, open_bus, read_recording, record_to_folder, shown_address
 from genus.bus import record as start_recording
 from genus.bus import replay as replay_events
+from genus.bus.types import FolderRecorder, Recorder, Recording
 from genus.cli._completion import complete_bus
 from genus.cli._events import (
     BUS_TYPES,
@@ -261,7 +251,9 @@ RECORD_TICK_S = 0.2
 @FOR
 @click.option("--landing", is_flag=True, help="FILE is a folder: write many small files to it, for streams to read.")
 @click.option("--every", type=SpanParam(), help="With --landing: start a new file this often [5s].")
-@click.option("--most", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000].")
+@click.option(
+    "--max-events", type=click.IntRange(1), metavar="N", help="With --landing: most events in a file [100000]."
+)
 @click.option("--name", help="With --landing: first part of file names [events].")
 @click.option(
     "--invalid",

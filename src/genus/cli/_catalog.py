@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from genus.catalog import Catalog, Finding
+from genus.catalog import Catalog
+from genus.catalog.types import Finding
 from genus.cli._completion import complete_catalog_types, complete_files
 from genus.cli._events import load_all
 from genus.cli._format import meant, print_json

@@ -21,7 +21,8 @@ from genus.cli._format import FOR, counted, plain_table, print_json
 from genus.cli._metrics import METRICS, serve
 
 if TYPE_CHECKING:
-    from genus.net import Gateway, GatewayFile, GatewayStatus
+    from genus.net import Gateway
+    from genus.net.types import GatewayFile, GatewayStatus
 
 REFRESH_S = 0.5
 PLAIN_S = 10.0

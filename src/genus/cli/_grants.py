@@ -14,7 +14,8 @@ from genus.cli._format import counted, plain_table, print_json
 from genus.cli._groups import SectionedGroup
 from genus.filters import Subscription
 from genus.model import Event
-from genus.net import Grants, Refusal, read_grants
+from genus.net import read_grants
+from genus.net.types import Grants, Refusal
 
 FILE = click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 REALM = click.option(

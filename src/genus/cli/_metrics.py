@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from genus.bus import Bus
-    from genus.net import Measured
+    from genus.net.types import Measured
 
 METRICS = click.option(
     "--metrics", metavar="PLACE", help="Serve metrics for Prometheus at this port of the machine, or at HOST:PORT."

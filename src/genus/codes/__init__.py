@@ -77,16 +77,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _coap_report="CoapReport CoapSettings PathCost TrafficCost measure_coap",
-        _coap_sizes="BLOCK_SIZES Traffic size_get size_message size_options",
-        _encoding="Divisor code_size encode_code encode_path_segment parse_code parse_path_segment",
-        _etags="Block EtagSpace Grant",
-        _hierarchy="hierarchy_of load_module read_hierarchy",
-        _prime_schemes="CompactPrimes LinePrimes OriginalPrimes",
-        _report="MAX_CODES CodeCost NotApplicable TreeCodeSize assign_codes compare_schemes "
-        "draw_balanced_trees measure_balanced_trees",
-        _resources="Resource read_resources",
-        _scheme="CodeEntry Scheme",
-    )
+    __getattr__ = lazy(__name__)

@@ -2,10 +2,3 @@
 
 from genus.codes._etags import merge_blocks, power_of_two
 from genus.codes._topological import children_of, order_heaviest_first
-
-__all__ = [
-    "children_of",
-    "merge_blocks",
-    "order_heaviest_first",
-    "power_of_two",
-]

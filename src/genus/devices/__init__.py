@@ -15,4 +15,4 @@ if TYPE_CHECKING:
 __all__ = ["DeviceChannel", "Firmware", "generate"]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__, _firmware="Firmware generate", _node_tables="DeviceChannel")
+    __getattr__ = lazy(__name__)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from genus.devices._program import DeviceClass, DeviceFamily, Handler, Program
-from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
+from genus.model.types import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
 from genus.targets.internal import Named, refuse_clashes
 
 WIDTH = 100

@@ -13,7 +13,7 @@ from genus.devices._runtime_types import (
     write_learn,
     write_lookups,
 )
-from genus.model import (
+from genus.model.types import (
     Attribute,
     BoolType,
     BytesType,

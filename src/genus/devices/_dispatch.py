@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from genus.devices._declarations import comment
 from genus.devices._program import DeviceFamily, Handler, Program
 from genus.devices._runtime_types import late_look_up
-from genus.model import BoolType, BytesType, DurationType, IntType, TextType, TimeType
+from genus.model.types import BoolType, BytesType, DurationType, IntType, TextType, TimeType
 from genus.targets.internal import Condition
 
 UNKNOWN = "0xFFU"

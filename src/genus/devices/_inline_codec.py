@@ -5,7 +5,17 @@ from itertools import groupby
 
 from genus.can.internal import PayloadField
 from genus.devices._program import DeviceClass, DeviceFamily, Program
-from genus.model import Attribute, BoolType, BytesType, ChoiceType, FloatType, IntType, OpaqueType, TextType, TimeType
+from genus.model.types import (
+    Attribute,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    TimeType,
+)
 from genus.targets.internal import Member
 
 _MAX_NESTED = 16

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 
 from genus.devices._program import Program
 from genus.devices.types import Estimate
-from genus.model import BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
+from genus.model.types import BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
 from genus.targets.internal import Member, flash_of, runtime_flash
 
 _POINTER = 2

@@ -83,13 +83,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _completion="Completion CompletionItem complete",
-        _covering="conjuncts",
-        _merging="MergedSubscription merge",
-        _python_source="python_source",
-        _subscription_file="read_publishers read_subscriptions",
-        _unmet="Unmet",
-        _wiring="BindingCounts Wiring count_bindings",
-    )
+    __getattr__ = lazy(__name__)

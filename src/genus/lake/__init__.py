@@ -75,22 +75,4 @@ def _with_advice(find: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = _with_advice(
-        lazy(
-            __name__,
-            _analytics__analysis="END_OF_STREAM Analysis SettleResult is_late persist",
-            _analytics__pairing="Pairing pair seconds",
-            _analytics__walk="Walk WalkResult",
-            _analytics__windows="Windows windows",
-            _java="find_java use_java",
-            _jobs="ship",
-            _lake="Lake",
-            _local="LakeReader",
-            _query__subscription_list="RouteEntry",
-            _session="SPARK_ERRORS describe_spark_error local_session",
-            _stream__derived="DerivedTable read_results",
-            _stream__inboxes="Inboxes",
-            _stream__source="register_data_source",
-            _tables__backup="backup",
-        )
-    )
+    __getattr__ = _with_advice(lazy(__name__))

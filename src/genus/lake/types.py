@@ -51,23 +51,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = _with_advice(
-        lazy(
-            "genus.lake",
-            _ingest__ingest="IngestResult",
-            _java="Java",
-            _local="LakeSummary LocalEvents LocalPlan",
-            _mirror__mirror="MirrorResult",
-            _query__reading="ReadPlan TableScan",
-            _query__removal="RemovalResult",
-            _stream__inboxes="Route",
-            _stream__increments="UpdateResult",
-            _stream__stream="Follower Progress Stream StreamRoute",
-            _tables__backup="BackupResult",
-            _tables__followers="FollowerStatus",
-            _tables__lake_folder="HistoryEntry TableChange",
-            _tables__lake_tables="CompactionResult",
-            _tables__state="TableStats",
-            _tables__store="StoreProblem",
-        )
-    )
+    __getattr__ = _with_advice(lazy(__name__))

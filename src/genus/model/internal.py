@@ -9,7 +9,15 @@ from genus.model._check import (
     invalid_finders_in,
 )
 from genus.model._declared import declared_types, hide_declared
-from genus.model._event import EventMeta, KindMeta, create_event, decoder_annotation
+from genus.model._event import (
+    MAX_TAGGED,
+    RESERVED_WORDS,
+    EventMeta,
+    KindMeta,
+    create_event,
+    decoder_annotation,
+    is_attribute_name,
+)
 from genus.model._plain import PLAIN_CLASSES, UNCHANGED, encodable_value, explain_unplain, plain_value
 from genus.model._read_back import is_same
 from genus.model._signature import GENERATED, family_of, hidden_attributes, retyped_attributes
@@ -21,6 +29,7 @@ from genus.model._types import (
     int_range,
     is_encodable,
     metas,
+    parse_type,
     read_annotation,
     time_of_micros,
     type_text,
@@ -29,49 +38,3 @@ from genus.model._units import describe_units, unit_conversion
 from genus.model._unread import keep_unread, unread_types, unread_values, with_unread
 from genus.model._values import MAX_LENGTH, SHORTEST, own_bounds
 from genus.model._vector import RETYPABLE, hidden_names
-
-__all__ = [
-    "GENERATED",
-    "INT64_MAX",
-    "INT64_MIN",
-    "MAX_LENGTH",
-    "MICROSECOND",
-    "PLAIN_CLASSES",
-    "RETYPABLE",
-    "SHORTEST",
-    "UNCHANGED",
-    "EventMeta",
-    "FindInvalid",
-    "KindMeta",
-    "create_event",
-    "declared_types",
-    "decoder_annotation",
-    "describe_invalid",
-    "describe_units",
-    "encodable_value",
-    "explain_unplain",
-    "family_of",
-    "format_nanoseconds",
-    "hidden_attributes",
-    "hidden_names",
-    "hide_declared",
-    "int_range",
-    "invalid_decoded_finders",
-    "invalid_decoded_finders_in",
-    "invalid_finders",
-    "invalid_finders_in",
-    "is_encodable",
-    "is_same",
-    "keep_unread",
-    "metas",
-    "own_bounds",
-    "plain_value",
-    "read_annotation",
-    "retyped_attributes",
-    "time_of_micros",
-    "type_text",
-    "unit_conversion",
-    "unread_types",
-    "unread_values",
-    "with_unread",
-]

@@ -7,13 +7,5 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.net._mqtt.wire import Decoder, Malformed
 
-__all__ = [
-    "Decoder",
-    "Malformed",
-]
-
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        "genus.net",
-        _mqtt__wire="Decoder Malformed",
-    )
+    __getattr__ = lazy(__name__)

@@ -8,36 +8,3 @@ from genus.records._reader import MappedReader, RecordValues
 from genus.records._rejected import Rejections
 from genus.records._topics import WrittenFields
 from genus.records._values import BASE64, ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ValueFormat, value_reader
-
-__all__ = [
-    "BASE64",
-    "ERRORS",
-    "EXACT",
-    "ISO",
-    "MAX_SIZE",
-    "NON_FINITE",
-    "NO_SOURCE",
-    "SPARKPLUG",
-    "TEXT",
-    "UNITS",
-    "CsvFormat",
-    "DeclaredTypes",
-    "FieldNode",
-    "FieldPlan",
-    "MappedField",
-    "MappedReader",
-    "RecordValues",
-    "Rejections",
-    "TypeNaming",
-    "ValueFormat",
-    "WrittenFields",
-    "cloud_mapping",
-    "column_name",
-    "count_fields",
-    "count_names",
-    "decode_json",
-    "describe_version",
-    "limit_problem",
-    "read_constant",
-    "value_reader",
-]

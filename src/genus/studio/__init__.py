@@ -27,11 +27,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _components="bundle stylesheet vendor",
-        _layout="load_layout",
-        _simulation="parse_simulation",
-        _source="open_source",
-        _studio="Studio open_studio",
-    )
+    __getattr__ = lazy(__name__)

@@ -21,7 +21,8 @@ from genus.studio._source import Receive, Source
 from genus.studio.types import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
 
 if TYPE_CHECKING:
-    from genus.net import NetLink, Participant
+    from genus.net import NetLink
+    from genus.net.types import Participant
 
 MAX_ROWS = 1000
 """Most channels, subscriptions or participants that are told apart."""

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from genus._spread import Spread
-from genus.model import Event, FloatType, attributes, micros_of_time, name_of
+from genus.model import Event, attributes, micros_of_time, name_of
+from genus.model.types import FloatType
 
 MAX_LENGTH = 200
 """Longest text of a value, in characters."""

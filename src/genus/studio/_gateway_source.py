@@ -13,7 +13,8 @@ from genus.studio.types import GatewayRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
     from genus.bus import Bus
-    from genus.net import Gateway, GatewayStatus, SideStatus
+    from genus.net import Gateway
+    from genus.net.types import GatewayStatus, SideStatus
 
 _ALL = ""
 

@@ -46,16 +46,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _compiler="support_matrix",
-        arrow="arrow ArrowFilter",
-        c="c CFilter",
-        can="can CanFilter",
-        coap="coap CoapFilter",
-        dispatch="dispatch ClassDispatcher",
-        index="index SubscriptionIndex",
-        python="python PythonFilter",
-        spark="spark SparkFilter",
-        topics="topics TopicFilter",
-    )
+    __getattr__ = lazy(__name__)

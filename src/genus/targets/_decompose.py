@@ -10,7 +10,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import genus.filters.internal as x
 from genus.filters import Subscription, conjuncts
-from genus.model import AttributeType, ChoiceType, conforms
+from genus.model import conforms
+from genus.model.types import AttributeType, ChoiceType
 from genus.targets._intervals import Interval, attribute_of
 
 Spans: TypeAlias = list[Interval]

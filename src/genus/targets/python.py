@@ -28,21 +28,9 @@ from genus.filters.internal import (
     round_to_float32,
     type_of,
 )
-from genus.model import (
-    AttributeType,
-    ChoiceType,
-    DurationType,
-    Event,
-    FloatType,
-    IntType,
-    TextType,
-    TimeType,
-    attributes,
-    micros_of_duration,
-    micros_of_time,
-    name_of,
-)
+from genus.model import Event, attributes, micros_of_duration, micros_of_time, name_of
 from genus.model.internal import INT64_MAX, INT64_MIN, hidden_attributes, int_range, plain_value, retyped_attributes
+from genus.model.types import AttributeType, ChoiceType, DurationType, FloatType, IntType, TextType, TimeType
 from genus.targets._compiler import Compiler
 
 __all__ = ["PythonFilter", "compile"]

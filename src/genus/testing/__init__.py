@@ -22,11 +22,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(
-        __name__,
-        _clock="VirtualClock",
-        _command="CommandResult run_command",
-        _generator="Generator",
-        _mqtt_broker="MqttBroker",
-        _spark="compiled_expressions spark_session",
-    )
+    __getattr__ = lazy(__name__)

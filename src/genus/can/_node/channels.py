@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus import QoS, Soft
+from genus.bus import Soft
+from genus.bus.types import QoS
 from genus.can._node.problems import DeliveryProblem, ProblemHandler
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.tx_queue import Context, OutgoingEvent
@@ -24,7 +25,8 @@ from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import frame_sizes, split_payload
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.model import Event, Vector, attributes, name_of, nanoseconds
+from genus.model import Event, attributes, name_of, nanoseconds
+from genus.model.types import Vector
 
 REPEATED_NS, REPEATED_FILTERED_NS = 1_000_000_000, 20_000_000
 """An equal event with the same sequence number within this time is a retransmission by the controller.

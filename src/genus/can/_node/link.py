@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus import BestEffort, Capabilities, Clock, Keep, Link, Publisher, QoS, SlotTimes
+from genus.bus import BestEffort, Capabilities, Link, Publisher
+from genus.bus.types import Clock, Keep, QoS, SlotTimes
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
 from genus.can._node.problems import BindingFailed, NodeIdLost, ProblemHandler, WrongCatalog

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from genus.bus import Hard, QoS, Soft
+from genus.bus import Hard, Soft
+from genus.bus.types import QoS
 from genus.can._node.agreement import Agreement
 from genus.can._node.channels import Interest, TxChannel
 from genus.can._node.problems import NodeIdLost

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Protocol
 
-from genus.bus import QoS
+from genus.bus.types import QoS
 from genus.can._machine import Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts, Report
 from genus.can._node.membership import Membership

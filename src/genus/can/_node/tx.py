@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from genus.bus import BestEffort, Hard, QoS, Soft
+from genus.bus import BestEffort, Hard, Soft
+from genus.bus.types import QoS
 from genus.can._node.channels import Announcement, ErrorRecovery, Reporter, TxChannel, problem_calls
 from genus.can._node.problems import (
     BindingFailed,

@@ -19,7 +19,8 @@ from genus.can._plan.system import ChannelSpec, System
 from genus.can._plan.system_file import EventTypes
 from genus.can._wire.frame import ID_MASK, PRIORITY_SHIFT, Priority
 from genus.can._wire.payload import PayloadCodec, PayloadField
-from genus.model import Attribute, ChoiceType, DurationType, Event, TimeType, attributes
+from genus.model import Event, attributes
+from genus.model.types import Attribute, ChoiceType, DurationType, TimeType
 
 _EXTENDED = 1 << 31
 _SIZES = {"B": 8, "b": 8, "H": 16, "h": 16, "I": 32, "i": 32, "f": 32, "q": 64, "d": 64}

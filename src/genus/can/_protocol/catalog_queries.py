@@ -47,7 +47,8 @@ from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
 from genus.codes import code_size, encode_code
 from genus.errors import BusError, CatalogDamaged
-from genus.model import Attribute, Vector, parse_type
+from genus.model.internal import parse_type
+from genus.model.types import Attribute, Vector
 
 ANSWER_ID = Identifier(Priority.NONE, BROKER_NODE, ProtocolEtag.ANSWER).pack()
 HEADER_SIZE = 3

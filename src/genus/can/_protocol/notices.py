@@ -9,7 +9,7 @@ import msgspec
 
 from genus.can._protocol.messages import QosClass, RefusalReason
 from genus.catalog import Catalog
-from genus.model import Vector
+from genus.model.types import Vector
 
 MILLISECOND = 1_000_000
 

@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from genus.can._sim.scheduler import NEVER
-from genus.can._wire.confinement import PASSIVE_ABOVE, WARNING_FROM
-from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority, arbitration_key
+from genus.can._wire.frame import PASSIVE_ABOVE, PRIORITY_SHIFT, WARNING_FROM, Frame, Priority, arbitration_key
 from genus.errors import BusError
 
 FrameHook: TypeAlias = Callable[[Frame, int], None]

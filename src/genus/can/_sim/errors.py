@@ -13,8 +13,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from genus.can._sim.controller import Controller
-from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE, SUSPENSION_BITS, TEC_PER_FAILURE
-from genus.can._wire.frame import Frame
+from genus.can._wire.frame import OFF_ABOVE, PASSIVE_ABOVE, SUSPENSION_BITS, TEC_PER_FAILURE, Frame
 from genus.can._wire.length import ACTIVE_ERROR_BITS, FD_SIZES, SHORTEST_ERROR_BITS, Timing, padded_size
 
 INTERMISSION_BITS = 3

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
-from genus.bus import Delivery, ProblemHandler
 from genus.bus.internal import WaitFor
+from genus.bus.types import Delivery, ProblemHandler
 from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.problems import DeliveryProblem

@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from genus._spread import Spread
-from genus.bus import Hard, QoS, Soft
+from genus.bus import Hard, Soft
+from genus.bus.types import QoS
 from genus.can._node.problems import (
     DeadlineMissed,
     DeliveryProblem,

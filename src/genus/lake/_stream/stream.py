@@ -51,7 +51,7 @@ from genus.lake._tables.sources import Sources
 from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import GLOB, Store
 from genus.model import Span, seconds
-from genus.net import Metric
+from genus.net.types import Metric
 
 AVAILABLE_NOW = "available now"
 METRICS = "genus"

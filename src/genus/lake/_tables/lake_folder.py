@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from genus.catalog import Catalog, RegistrationResult
+from genus.catalog import Catalog
+from genus.catalog.types import RegistrationResult
 from genus.errors import LakeDamaged, LakeError
 from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
 from genus.filters.internal import rebuild

@@ -23,7 +23,8 @@ except ImportError as missing:
 from genus.errors import SubscriptionError
 from genus.filters import And, Predicate, Subscription, this
 from genus.filters.internal import WRONG_VALUE, raise_event_error, rebuild
-from genus.model import Event, FloatType, name_of, pure_kind, vector
+from genus.model import Event, name_of, pure_kind, vector
+from genus.model.types import FloatType
 from genus.targets._decompose import Profile
 from genus.targets._intervals import Floats, Interval, key_float
 from genus.targets.index._bitmaps import float_keys

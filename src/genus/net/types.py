@@ -1,0 +1,46 @@
+"""What calls of `genus.net` return, and protocols and options that programs name in annotations only."""
+
+from typing import TYPE_CHECKING
+
+from genus._lazy import lazy
+
+if TYPE_CHECKING:
+    from genus.net._acl import Identity
+    from genus.net._cloudevents import CloudEvent
+    from genus.net._coap.link import CoapLink
+    from genus.net._gateway.file import GatewayFile
+    from genus.net._gateway.status import GatewayStatus, SideStatus
+    from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
+    from genus.net._link.interest import InterestText
+    from genus.net._link.presence import AnnouncedChannel, Participant
+    from genus.net._metrics import Measured, Metric, MetricsServer
+    from genus.net._relay import Arrival, Interest, Relay, RelayLink
+    from genus.net._sparkplug.infer import SparkplugTypes
+
+__all__ = [
+    "Allowed",
+    "AnnouncedChannel",
+    "Arrival",
+    "CloudEvent",
+    "CoapLink",
+    "GatewayFile",
+    "GatewayStatus",
+    "Grant",
+    "Grants",
+    "Identity",
+    "Interest",
+    "InterestText",
+    "Measured",
+    "Metric",
+    "MetricsServer",
+    "Participant",
+    "Permit",
+    "Refusal",
+    "Relay",
+    "RelayLink",
+    "SideStatus",
+    "SparkplugTypes",
+]
+
+if not TYPE_CHECKING:
+    __getattr__ = lazy(__name__)
