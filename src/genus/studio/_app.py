@@ -26,7 +26,7 @@ from genus.studio._alerts import Alerts
 from genus.studio._feed import Feed
 from genus.studio._figures import encode, number_of, value_text
 from genus.studio._history import History, RangedSource, StoredSource
-from genus.studio._layout import MAX_NAME, VIEWS, Alert, Layout, plots_of
+from genus.studio._layout import MAX_NAME, VIEWS, Alert, Layout, layout_text, plots_of
 from genus.studio._plot import NOT_ATTRIBUTES, PlotSeries, PlotStream, last_minute, plotted_ms
 from genus.studio._questions import Asked, Questions, event_json, problem_json
 from genus.studio._source import AskedSource, PlayedSource, PublishingSource, Source, TimelineSource
@@ -122,7 +122,7 @@ class StudioApp:
             "allow_publish": allow_publish,
             "docs": docs,
             "tables": list(TABLES),
-            "layout": layout.page(),
+            "layout": {"view": layout.view, "sound": layout.sound, "plots": layout.plots},
         }
         self._files = dict(page_files())
         self.asgi = Starlette(routes=list(self._routes()), exception_handlers=HANDLERS)
@@ -384,7 +384,7 @@ class StudioApp:
             raise Refused(400, f"view is one of {', '.join(VIEWS)}")
         plots = plots_of(body["plots"]) if "plots" in body else self._layout.plots
         kept = msgspec.structs.replace(self._layout, view=view, plots=plots, alerts=tuple(self._alerts.alerts()))
-        return {"text": kept.text()}
+        return {"text": layout_text(kept)}
 
     async def _publish(self, request: Request) -> Any:
         if not self._allow_publish:

@@ -99,13 +99,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[Alert, ...] = ()
     options: Mapping[str, Any] = {}
 
-    def page(self) -> dict[str, Any]:
-        return {"view": self.view, "sound": self.sound, "plots": self.plots}
-
-    def text(self) -> str:
-        """It as a file, without options and the webhook, which may be secret."""
-        return "\n".join(_lines(self))
-
 
 def load_layout(path: str | os.PathLike[str]) -> Layout:
     """Read and check a layout file; nothing is opened.
@@ -307,6 +300,11 @@ def _alert_entries(alert: Alert) -> Iterator[tuple[str, Any]]:
     yield "severity", alert.severity
     yield "sources", list(alert.sources) or None
     yield "webhook", None if alert.webhook else False
+
+
+def layout_text(layout: Layout) -> str:
+    """A layout as a file, without options and the webhook, which may be secret."""
+    return "\n".join(_lines(layout))
 
 
 def _lines(layout: Layout) -> Iterator[str]:
