@@ -11,7 +11,8 @@ from itertools import count
 from typing import Any, Literal, NamedTuple
 
 from genus.errors import BusError, GenusError
-from genus.filters import AttributeRef, Subscription
+from genus.filters import Subscription
+from genus.filters.types import AttributeRef
 from genus.model import name_of
 from genus.studio._figures import cut, encode, event_text
 from genus.studio._layout import MAX_ALERTS, Alert, check_text, parse_url
