@@ -11,8 +11,8 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.studio._components import bundle, stylesheet, vendor
     from genus.studio._layout import load_layout
+    from genus.studio._open import open_source
     from genus.studio._simulation import parse_simulation
-    from genus.studio._source import open_source
     from genus.studio._studio import Studio, open_studio
 
 __all__ = [

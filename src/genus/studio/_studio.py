@@ -21,9 +21,10 @@ from genus.model import Span, seconds
 from genus.studio._alerts import Alerts, Webhook
 from genus.studio._feed import PAUSE, PAUSE_ALONE, Feed
 from genus.studio._layout import Layout
+from genus.studio._open import mark_parts, source_of
 from genus.studio._questions import Questions
 from genus.studio._security import LOCAL_NAMES, Access, Guard, check_certificate, check_hosts
-from genus.studio._source import Source, mark_parts, source_of
+from genus.studio._source import Source
 from genus.studio._taps import Taps
 from genus.studio._type_table import TypeTable
 

@@ -18,10 +18,12 @@ from genus.studio._source import (
     PlayedSource,
     PublishingSource,
     Receive,
+    Row,
     SimulatedSystem,
     SimulationMaker,
     SlotSpan,
     Source,
+    Tables,
     TimedSource,
     Timeline,
     TimelineSource,
@@ -63,18 +65,6 @@ __all__ = [
     "WaitingSource",
 ]
 
-
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of a table."""
-
-    history: ClassVar[tuple[str, ...]] = ()
-    """Fields that are sent with a snapshot only, as a page continues them itself."""
-
-
-Rows: TypeAlias = Mapping[str, Row]
-"""The rows of a table, by key."""
-Tables: TypeAlias = Mapping[str, Rows]
-"""The rows of some tables, by the table's name."""
 
 State: TypeAlias = Literal["live", "playing", "paused", "ended", "failed"]
 Health: TypeAlias = Literal["fine", "degraded", "wrong", "silent", "nobody", "unknown"]
