@@ -15,7 +15,7 @@ from genus.bus._attribute_map import UnreadValues
 from genus.bus._blocks import HEADER, EventGroup, bundle, pack_events
 from genus.bus._recorder import Refusals
 from genus.errors import Reasons
-from genus.records._rejected import Rejections, UnreadFields
+from genus.records._payload import Rejections, UnreadFields
 from tests.examples import examples
 
 TEXTS = st.text(st.characters(), max_size=3) | st.text("\ud800x", min_size=195, max_size=300)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from genus import Event, Kind, Listener, Maybe, Subscription, all_of, open_bus, this
-from genus.bus import _class_route, _router
+from genus.bus import _audience, _class_route
 from genus.bus._class_route import ClassRoute
 from genus.bus.types import Counters
 from genus.errors import EventError
@@ -88,7 +88,7 @@ def random_event(rng: random.Random) -> Event:
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager: code and index come and go after a few events and subscriptions."""
     if request.param == "eager":
-        monkeypatch.setattr("genus.bus._router.FEW", 6)
+        monkeypatch.setattr("genus.bus._audience.FEW", 6)
         monkeypatch.setattr(_class_route, "FEW", 3)
         monkeypatch.setattr(_class_route, "QUIET", 1)
         monkeypatch.setattr(_class_route, "MAX_GENERATIONS", 2)
@@ -208,10 +208,10 @@ def test_a_change_compiles_nothing_however_many_subscriptions_there_are(monkeypa
 def test_many_handlers_without_conditions_get_code_too() -> None:
     with open_bus() as bus:
         seen: list[Any] = []
-        for _ in range(3 * _router.FEW):
+        for _ in range(3 * _audience.FEW):
             bus.collection(Lamp).subscribe(seen.append)
         bus.publish(Lamp(watts=1.0))
-        assert len(seen) == 3 * _router.FEW
+        assert len(seen) == 3 * _audience.FEW
         assert routes_of(bus)[Lamp]._code is not None
 
 
@@ -369,7 +369,7 @@ def test_collections_are_cancelled_and_drained_while_others_subscribe(frequent_s
 
 def test_a_cancelled_listener_is_not_kept_in_an_index_that_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread cancels a listener after it was listed and before it is added."""
-    monkeypatch.setattr("genus.bus._router.FEW", 1)
+    monkeypatch.setattr("genus.bus._audience.FEW", 1)
     with open_bus() as bus:
         found: list[Any] = []
         first = bus.collection(Vehicle).subscribe(found.append)
@@ -449,7 +449,7 @@ class TestWhatOthersDoInTheMeantime:
     ) -> None:
         """A plan is being made by another thread when somebody subscribes to a type that nobody asked for before."""
         with open_bus() as bus:
-            for _ in range(_router.FEW + 2):
+            for _ in range(_audience.FEW + 2):
                 bus.subscribe(Subscription(Heavy, has="place"), id)  # kinds have an index
             bus.collection(Vehicle).subscribe(id, where=this.speed * 2 > 1)
             bus.publish(Vehicle(speed=1.0, lane=1))

@@ -22,7 +22,7 @@ from genus.codes import encode_code
 from genus.devices import NODE, RUNTIME, Firmware, generate
 from genus.errors import DeviceError, NotRegistered, SubscriptionError
 from genus.filters import read_subscriptions
-from genus.model._unread import unread_values
+from genus.model._values import unread_values
 from genus.testing import run_command
 
 from . import road

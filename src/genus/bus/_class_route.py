@@ -16,8 +16,8 @@ from collections.abc import Callable
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from genus.bus._audience import FEW, Audience, Family
 from genus.bus._listener import Listener
-from genus.bus._router import FEW, Audience, Family
 from genus.model import Event
 from genus.targets.dispatch import (
     NAMED,
