@@ -25,7 +25,7 @@ from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._ipc.transport import IpcTransport
-from genus.net._link.held import MAX_HELD
+from genus.net._link.unread import MAX_HELD
 from genus.net._problems import EventsLost, EventsUnread
 from genus.net._transport import Sending
 from genus.targets.topics import ZENOH
@@ -621,7 +621,7 @@ def test_commands_take_types_that_others_state(tmp_path: Path) -> None:
     address = f"ipc:commands-{os.getpid()}"
     with ExitStack() as stack:
         (writer,) = programs(stack, tmp_path, (address, NEWER))
-        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--count", "2"]
+        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--limit", "2"]
         writer.ask(subscribe=["TravFar"])  # which states it
         told = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "GENUS_TYPES": ""})
         writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(4)])

@@ -22,8 +22,9 @@ from genus.bus._qos import BestEffort, Keep, QoS, keep_of, qos_of
 from genus.bus._queue import EventQueue, Overflow, check_count
 from genus.bus._router import Interested, Router, SubscriptionCounters, Traffic, delivery_to, log
 from genus.errors import BusError
-from genus.filters import AllOf, Subscription, TypesByName
+from genus.filters import Subscription, TypesByName
 from genus.filters.internal import drop_implied, ensure_subscription
+from genus.filters.types import AllOf
 from genus.model import Event, Span, check, is_type, nanoseconds, seconds
 
 if TYPE_CHECKING:

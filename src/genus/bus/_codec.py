@@ -20,7 +20,7 @@ import msgspec
 from genus.bus._attribute_map import UNITS_OF, MapReader, UnreadValues, decode_units
 from genus.catalog.internal import StatedClasses, read_statement
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError, EventError, did_you_mean
-from genus.filters import DURATION_UNITS
+from genus.filters.internal import DURATION_UNITS
 from genus.model import Event, attributes, check, is_event_type, micros_of_time, name_of, subtypes
 from genus.model.internal import (
     declared_types,

@@ -22,7 +22,8 @@ from genus.bus._publishing import BatchOwner, PublishMethod, new_class, publish_
 from genus.bus._queue import EventQueue, Overflow, check_count, check_queue
 from genus.bus._router import Interested
 from genus.errors import BusError, EventError
-from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.filters import Subscription
+from genus.filters.types import AllOf, AttributeNames, Predicate, Term
 from genus.model import Event, Span, is_event_type, is_type, name_of
 
 if TYPE_CHECKING:

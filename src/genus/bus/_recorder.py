@@ -15,7 +15,8 @@ from genus.bus._recording import as_subscription
 from genus.bus._recording_writer import Compress, RecordingWriter
 from genus.bus._router import log
 from genus.errors import BusError, EventError, Reasons, RecordingError
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
+from genus.filters.types import AllOf
 from genus.model import Event, Span, seconds
 
 

@@ -37,67 +37,10 @@ if TYPE_CHECKING:
     from genus.can._sim.errors import Corrupt, Transmission
     from genus.can._sim.sources import FrameSource, poisson
     from genus.can._sim.trace import TraceHeader
-    from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
+    from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, subject_uid
     from genus.can._wire.length import padded_size
     from genus.can._wire.payload import PayloadField, fields_of
     from genus.can._wire.values import is_implied
-
-__all__ = [
-    "ACTIVE",
-    "BINARY_READERS",
-    "BUS_ERROR",
-    "BUS_OFF",
-    "CLASSIC_BYTES",
-    "CONTROLLER",
-    "ENDINGS",
-    "EXTENDED",
-    "FD_BYTES",
-    "FIRST_ETAG",
-    "FORMATS",
-    "HEAD_BYTES",
-    "INCOMPLETE",
-    "LONG_POSITION",
-    "MAX_EVENT",
-    "MAX_LINE",
-    "NO_ACKNOWLEDGEMENT",
-    "PROTOCOL",
-    "PROTOCOL_FILTER",
-    "PROTOCOL_ON_TRANSMISSION",
-    "RESTARTED",
-    "TEXT_FORMATS",
-    "TX_PASSIVE",
-    "TX_WARNING",
-    "UNKNOWN_ID",
-    "Controller",
-    "Corrupt",
-    "FrameSource",
-    "Head",
-    "LogFile",
-    "MessageColumns",
-    "Opened",
-    "PayloadField",
-    "SimBus",
-    "SkippedRecords",
-    "TextReader",
-    "TraceHeader",
-    "Transmission",
-    "TxChannel",
-    "Unit",
-    "class_of",
-    "detect",
-    "fields_of",
-    "head_of",
-    "is_implied",
-    "log_ending",
-    "looks_like_utf_16",
-    "open_text",
-    "packing_of",
-    "padded_size",
-    "parse_columns",
-    "poisson",
-    "signed_subject",
-    "unit_of",
-]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(__name__)

@@ -24,7 +24,7 @@ from genus.catalog._records import (
     without_names,
 )
 from genus.catalog._registration import Registration
-from genus.codes import Block
+from genus.codes.types import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
 from genus.model import Event, Span, attributes, name_of, seconds
 from genus.model.types import Vector

@@ -20,8 +20,9 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.codes import Block, EtagSpace, Grant, LinePrimes
+from genus.codes import EtagSpace, LinePrimes
 from genus.codes.internal import children_of, merge_blocks, power_of_two
+from genus.codes.types import Block, Grant
 from genus.errors import EtagsExhausted, HierarchyError
 from genus.model.internal import unread_types, unread_values
 from genus.model.types import Attribute, Vector

@@ -89,7 +89,7 @@ def format_dbc(system: System) -> str:
     """Return the text of a DBC file with the channels of a system, one message per channel.
 
     Messages have signals where the system names a module of event types, and events fit one frame. See
-    [foreign frames](../can-foreign.md#a-dbc-file-of-your-own-channels) for what the file can say and what it cannot.
+    [foreign frames](../can-databases.md#a-dbc-file-of-your-own-channels) for what the file can say and what it cannot.
 
     >>> from genus.can import parse_system
     >>> text = format_dbc(parse_system('''
