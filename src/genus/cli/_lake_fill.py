@@ -275,6 +275,7 @@ _HEADINGS = ("batch", "files", "skipped", "events", "events/s", "dead", "deliver
 @click.option("--once", is_flag=True, help="End when the present files have been ingested.")
 @click.option("--pattern", metavar="GLOB", help="Which files of the folder are read [those of the format, *.genus].")
 @takes_formats
+@takes_log_columns
 @click.option(
     "--metrics",
     metavar="PLACE",
@@ -297,6 +298,8 @@ def stream(
     identity: Literal["content", "path"],
     j1939: bool | None,
     nmea2000: bool,
+    columns: str | None,
+    time_unit: str | None,
     metrics: str | None,
     as_json: bool,
     spark: "SparkSession",
@@ -322,6 +325,8 @@ def stream(
         mapping=mapping,
         dbc=database_of(dbc, truncated, j1939, nmea2000),
         unknown=unknown,
+        time_unit=time_unit,
+        columns=columns,
         identity=identity,
     )
     if subscriptions and inboxes:
