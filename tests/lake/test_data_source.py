@@ -188,16 +188,16 @@ def test_wrong_options_are_named(folder: Path, options: dict[str, str], message:
 
 
 @pytest.mark.parametrize(
-    ("schema", "message"),
+    ("name", "type_", "message"),
     [
-        ("weight double", "no column 'weight'; the columns are time"),
-        ("lane string", "column 'lane' is bigint, not string"),
+        ("weight", "double", "no column 'weight'; the columns are time"),
+        ("lane", "string", "column 'lane' is bigint, not string"),
     ],
 )
-def test_wrong_schemas_are_named(folder: Path, schema: str, message: str) -> None:
+def test_wrong_schemas_are_named(folder: Path, name: str, type_: str, message: str) -> None:
     given = {"catalog": str(folder / "catalog.json"), "path": str(folder / "in"), "type": "Counter"}
     with pytest.raises(LakeError, match=re.escape(message)):
-        planned(given, StructType().add(*schema.split()))
+        planned(given, StructType().add(name, type_))
 
 
 def test_no_such_file_is_named(genus: DataFrameReader, folder: Path) -> None:
