@@ -472,7 +472,7 @@ def check_damaged(path: Path, seed: int, folder: Path) -> None:
 
 
 @needs_data
-@examples(600)
+@examples(300)
 @given(path=st.sampled_from(dbc_files() or [Path()]), seed=st.integers(0, 1 << 32))
 def test_a_damaged_line_loses_at_most_what_it_is_about(
     path: Path, seed: int, tmp_path_factory: pytest.TempPathFactory
