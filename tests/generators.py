@@ -13,8 +13,9 @@ from typing import Any
 
 from genus import testing
 from genus.errors import SubscriptionError
-from genus.filters import AllOf, Predicate, Subscription, Term, coalesce, this, when
+from genus.filters import Subscription, coalesce, this, when
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf, Predicate, Term
 from genus.model import Event, Float32, Int8, Int32, Kind, Maybe, UInt8, UInt32, subtypes, vector
 from genus.model.types import (
     Attribute,

@@ -21,10 +21,9 @@ from genus.errors import BusError, PlanError, SpanError
 from genus.lake import Pairing, Windows
 from genus.lake._query.removal import time_before
 from genus.net import RateLimit
-from genus.net._coap.address import parse_coap_address
+from genus.net._addresses import parse_coap_address, parse_zenoh_address
 from genus.net._gateway.rules import parse_rate
 from genus.net._mqtt.address import parse_mqtt_address
-from genus.net._zenoh.address import parse_zenoh_address
 from genus.studio import parse_simulation
 from genus.studio._simulation import ScenarioOptions
 from genus.testing import VirtualClock

@@ -157,7 +157,7 @@ def test_the_crossing_keeps_its_promises_with_real_clocks(crossing: PreparedSyst
     outcome = run(crossing)
     assert outcome.admitted
     assert outcome.broken == ()
-    assert outcome.troubles == {}
+    assert outcome.problems == {}
 
 
 def test_the_same_seed_comes_to_the_same_outcome_and_another_to_another(small: PreparedSystem) -> None:
@@ -188,7 +188,7 @@ def test_nobody_is_told_of_a_loss_that_was_none(crossing: PreparedSystem, seed: 
     """A report may have to wait until events that it does not count have gone before it."""
     outcome = run(crossing, "errors p=0.1", duration=1.0, seed=seed)
     assert all(result.lost == 0 for result in outcome.channels)
-    assert "EventsLost" not in outcome.troubles
+    assert "EventsLost" not in outcome.problems
 
 
 def test_a_station_that_restarts_takes_part_again(small: PreparedSystem) -> None:

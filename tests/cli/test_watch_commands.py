@@ -159,7 +159,7 @@ def test_bus_shows_wants_and_events_of_types_that_it_does_not_know(
 ) -> None:
     """Another process has other types; here it is played by a raw participant."""
     monkeypatch.delenv("GENUS_TYPES")
-    from genus.net._link.control import control_key, encode_text
+    from genus.net._link.messages import control_key, encode_text
     from genus.net._transport import Sending
 
     class Silent:

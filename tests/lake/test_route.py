@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from genus import Event, Maybe, Subscription, all_of, this
 from genus.catalog import Catalog
 from genus.errors import LakeError, NotRegistered
-from genus.filters import Predicate
+from genus.filters.types import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.lake._query import lookup, number_tables, route_job, route_plan

@@ -20,7 +20,7 @@ from genus.model import attributes, name_of, subtypes
 from genus.model._read_back import is_same
 from genus.model.types import BoolType, DurationType, FloatType, IntType, TimeType
 from genus.net._coap.values import EventWriter
-from genus.net._link.payload import encode_payload
+from genus.net._link.messages import encode_payload
 from genus.records import Mapping, RecordWriter
 from genus.testing._generator import pool
 from tests.generators import Sampler, Stranger, declare

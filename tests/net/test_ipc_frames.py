@@ -36,10 +36,9 @@ from genus.net._ipc.frames import (
     encode_frame,
 )
 from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.mailbox import DeliveringMailbox, Item
 from genus.net._ipc.outbox import Outbox, PacketSender
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.state import TokenBoard
+from genus.net._ipc.peer import Peer, TokenBoard
+from genus.net._ipc.queues import DeliveringMailbox, Item
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 from tests.net.recording_receiver import RecordingReceiver

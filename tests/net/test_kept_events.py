@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from genus import BestEffort, Event, Subscription
 from genus.bus import Bus, Soft
-from genus.net._envelope import Origin
-from genus.net._relay import Arrival, Interest
+from genus.net._envelope import Arrival, Interest, Origin
 from genus.targets.topics import MQTT, ZENOH
 from tests.net.memory_network import MemoryNetwork
 from tests.net.test_netlink import City, SeaTide, forward_to, link_of

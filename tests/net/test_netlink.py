@@ -16,12 +16,10 @@ from genus.catalog._statement import digest_of
 from genus.errors import BusError, EventError, NoReceiver, RequestTimeout
 from genus.model import UInt32, Unit
 from genus.net._cloudevents import CloudEventWriter
-from genus.net._envelope import ENVELOPE, Origin
-from genus.net._link.control import Loss, control_key, encode_message, encode_text
+from genus.net._envelope import ENVELOPE, Arrival, Interest, Origin
+from genus.net._link.messages import Loss, control_key, encode_message, encode_payload, encode_text
 from genus.net._link.netlink import NetLink
-from genus.net._link.payload import encode_payload
 from genus.net._problems import EventsLost
-from genus.net._relay import Arrival, Interest
 from genus.targets.topics import MQTT, ZENOH
 from tests.net.memory_network import Faults, MemoryNetwork, MemoryTransport
 

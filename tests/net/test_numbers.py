@@ -5,8 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.net._link.dedup import OriginNumbers
-from genus.net._link.numbers import MAX_GAPS, MAX_MARKS, MAX_RUNS, Numbers, Verdict
+from genus.net._link.numbers import MAX_GAPS, MAX_MARKS, MAX_RUNS, Numbers, OriginNumbers, Verdict
 
 NUMBERS = 1 << 32
 STARTS = st.sampled_from([1, 5000, NUMBERS - 40, NUMBERS - 1])

@@ -25,7 +25,7 @@ from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._ipc.transport import IpcTransport
-from genus.net._link.held import MAX_HELD
+from genus.net._link.unread import MAX_HELD
 from genus.net._problems import EventsLost, EventsUnread
 from genus.net._transport import Sending
 from genus.targets.topics import ZENOH

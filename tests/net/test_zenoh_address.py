@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError
-from genus.net._zenoh.address import PORT, parse_zenoh_address
+from genus.net._addresses import MEETING_PORT, parse_zenoh_address
 
 
 def test_without_options_processes_of_this_machine_meet() -> None:
     options = parse_zenoh_address("")
-    assert (options.realm, options.mode, options.scouting, options.port) == ("genus", "peer", "loopback", PORT)
+    assert (options.realm, options.mode, options.scouting, options.port) == ("genus", "peer", "loopback", MEETING_PORT)
     assert options.meets
     assert options.has_connection
 

@@ -24,8 +24,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 import genus.filters._expression as x
 from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError
-from genus.filters import Predicate, Term
 from genus.filters._evaluate import COMPARE, evaluate, round_to_float32
+from genus.filters.types import Predicate, Term
 from genus.lake._tables.columns import attribute_schema
 from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.names import POSITION, TYPE

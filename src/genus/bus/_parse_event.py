@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from genus.errors import EventError, did_you_mean
-from genus.filters import DURATION_UNITS
+from genus.filters.internal import DURATION_UNITS
 from genus.model import Event, attributes, check, name_of
 from genus.model.types import ChoiceType, DurationType, TimeType
 

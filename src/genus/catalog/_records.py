@@ -9,7 +9,7 @@ from typing import Literal, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.codes import Block
+from genus.codes.types import Block
 from genus.model.types import Attribute, Vector
 
 V = TypeVar("V")

@@ -253,8 +253,8 @@ def _show_one(console: Console, outcome: Outcome) -> None:
     for name, band in outcome.bands.items():
         bands.add_row(name, f"{band.load:.1%}", str(band.frames), str(band.errors))
     console.print(bands)
-    troubles = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.troubles.items()))
-    console.print(f"troubles reported to programs: {troubles or 'none'}", highlight=False)
+    problems = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.problems.items()))
+    console.print(f"problems reported to programs: {problems or 'none'}", highlight=False)
     if outcome.dropped:
         dropped = ", ".join(f"{count} {why}" for why, count in sorted(outcome.dropped.items()))
         console.print(f"nodes dropped: {dropped}", highlight=False)

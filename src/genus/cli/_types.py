@@ -16,7 +16,7 @@ from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
 from genus.cli._completion import complete_files
 from genus.cli._events import GENUS_TYPES, load_all
-from genus.codes import Block
+from genus.codes.types import Block
 from genus.model import name_of, parents
 from genus.model.types import Attribute
 

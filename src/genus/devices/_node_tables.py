@@ -9,7 +9,7 @@ import msgspec
 from genus.bus import BestEffort, Hard, Soft
 from genus.bus.internal import qos_of
 from genus.bus.types import QoS
-from genus.can import BusSpec, ChannelSpec, PayloadCodec, Timing, subject_uid
+from genus.can import BusSpec, ChannelSpec, PayloadCodec, Timing
 from genus.can.internal import (
     CLASSIC_BYTES,
     FD_BYTES,
@@ -18,6 +18,7 @@ from genus.can.internal import (
     class_of,
     padded_size,
     signed_subject,
+    subject_uid,
 )
 from genus.can.types import Plan, Slot
 from genus.catalog import Catalog

@@ -13,8 +13,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-from genus.can import ProtocolEtag, World
-from genus.can.types import ChannelResult, EventRecord, NodeState, Passage, Trace
+from genus.can import World
+from genus.can.types import ChannelResult, EventRecord, NodeState, Passage, ProtocolEtag, Trace
 from genus.catalog import Catalog
 from genus.errors import BusError
 from genus.studio._rates import Rates

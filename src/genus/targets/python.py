@@ -16,11 +16,12 @@ from unicodedata import is_normalized
 import msgspec
 
 import genus.filters.internal as x
-from genus.filters import Subscription, conjuncts
+from genus.filters import Subscription
 from genus.filters.internal import (
     DIVISIONS,
     OPPOSITE,
     WRONG_VALUE,
+    conjuncts,
     exactly,
     matcher,
     normalize,

@@ -141,7 +141,7 @@ def master_crash(setting: Setting) -> Observation:
     periods = FOREVER if took_ns is None else took_ns / setting.system.bus.sync_period_ns
     hard = outcome.of_class("hard")
     missed = sum(each.alarms["monitor"] for each in hard) + count_misses(hard)
-    stopped = outcome.troubles.get("HardStopped", 0)
+    stopped = outcome.problems.get("HardStopped", 0)
     events = sum(each.published for each in hard)
     text = (
         f"{' and '.join(masters) or 'nobody'} is master after {periods:.1f} periods; "

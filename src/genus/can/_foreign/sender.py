@@ -307,15 +307,15 @@ class ForeignSender:
                 if not channel.is_waiting:
                     self._queue_cyclic(channel, now)
 
-    # -- troubles ----------------------------------------------------------------------------------------------------
+    # -- problems ----------------------------------------------------------------------------------------------------
 
-    def report_to_all(self, trouble: DeliveryProblem) -> None:
-        self._report((each for channel in self.channels.values() for each in channel.announcements), trouble)
+    def report_to_all(self, problem: DeliveryProblem) -> None:
+        self._report((each for channel in self.channels.values() for each in channel.announcements), problem)
 
-    def _report(self, announcements: Iterable[ForeignAnnouncement], trouble: DeliveryProblem) -> None:
+    def _report(self, announcements: Iterable[ForeignAnnouncement], problem: DeliveryProblem) -> None:
         for announcement in announcements:
             if announcement.on_problem is not None:
-                self._call(announcement.on_problem, trouble)
+                self._call(announcement.on_problem, problem)
 
 
 def _shown(period_ns: int | None) -> str:

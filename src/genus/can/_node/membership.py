@@ -100,7 +100,6 @@ class Membership:
             self.configuration.start(self._context.now)
 
     def receive(self, frame: Frame) -> None:
-        """Receive a frame of the protocols."""
         self.configuration.receive(frame, self._context.now)
         if isinstance(signature := parse_message(frame), Signature):
             self.find_new_etags(signature.etag)
@@ -119,7 +118,6 @@ class Membership:
     # -- catalog and filters -----------------------------------------------------------------------------------------
 
     def use(self, catalog: Catalog) -> None:
-        """Use a catalog that is new or has grown."""
         binding = [channel for channel in self._tx.channels.values() if channel.state == "binding"]
         asked = [cls for interest in self._rx.interests for cls in interest.subscription.types]
         self._set_catalog(self._with_etags(catalog, [*asked, *(channel.cls for channel in binding)]))
@@ -153,7 +151,6 @@ class Membership:
             self.agreement.review(interest)
 
     def remove(self, interest: Interest) -> None:
-        """Remove a subscription from the acceptance filters."""
         if self._filters is not None and interest.filter_handle is not None:
             self._filters.remove(interest.filter_handle)
             interest.filter_handle = None
@@ -240,7 +237,6 @@ class Membership:
                 self._open(channel)
 
     def unbind(self, channel: TxChannel) -> None:
-        """The channel was closed."""
         self.binding.forget(channel.uid, self._context.now)
 
     def _bind_or_refuse(self, channel: TxChannel) -> None:
@@ -378,10 +374,10 @@ class Membership:
             if (reason := _broker_conflict(own, brokers, _event_types(interest.subscription.types))) is not None:
                 self._rx.refuse(interest, reason)
 
-    def _leave(self, trouble: NodeIdLost) -> None:
+    def _leave(self, problem: NodeIdLost) -> None:
         """The node lost its number: send nothing until it has another."""
-        self._tx.report_to_all(trouble)
-        self.number, self._lost = None, trouble
+        self._tx.report_to_all(problem)
+        self.number, self._lost = None, problem
         self.needs_broker = True
         self._tx.suspend(self.why_without_number)
         self._context.clear()

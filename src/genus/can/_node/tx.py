@@ -1,4 +1,4 @@
-"""The sending side of a node: announcements, publishing, and the counters and troubles of what was published."""
+"""The sending side of a node: announcements, publishing, and the counters and problems of what was published."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -133,7 +133,6 @@ class Transmitter:
                 self.recovery.start()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
-        """The channel cannot be used."""
         self._leave_calendar(channel)
         channel.state, channel.reason = "refused", reason
         self._report(channel.announcements, BindingFailed(channel.name, reason))
@@ -142,7 +141,7 @@ class Transmitter:
         """End an announcement; returns whether it was the last one, with which the channel closes.
 
         What was published before is still sent, but for hard events that wait for their slot, and then a final report.
-        The last publisher still gets the troubles of its events.
+        The last publisher still gets the problems of its events.
         """
         channel = announcement.channel
         if announcement not in channel.announcements or channel.reason == "withdrawn":
@@ -167,7 +166,6 @@ class Transmitter:
                 channel.state, channel.reason = "binding", reason
 
     def renumber(self, number: int) -> None:
-        """Send under another node number from now on."""
         self._context.queue.number = number
         for channel in self.channels.values():
             if channel.slot_sender is not None:
@@ -325,38 +323,14 @@ class Transmitter:
             self.reporter.report(channel)
         self._report(channel.announcements, NotSent(channel.name, event, attempts))
 
-    def hard_frame_sent(self, frame: Frame) -> None:
-        """A frame of priority 0 was sent."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
-                return
-
     def _hard_unknown(self, channel: TxChannel, event: Event) -> None:
         channel.counts.unknown += 1
         self._report(channel.announcements, MaybeSent(channel.name, event))
 
-    def hard_frame_taken(self, frame: Frame) -> None:
-        """A driver took a frame of priority 0."""
+    def tell_slot(self, step: Callable[..., bool], frame: Frame, *now: int) -> None:
+        """Call a method of `SlotSender` with a frame of priority 0, until the slot is found that has it."""
         for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.taken(frame):
-                return
-
-    def hard_frame_unknown(self, frame: Frame) -> None:
-        """A driver did not confirm a frame of priority 0, which may have been sent."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.lost_sight(frame):
-                return
-
-    def hard_frame_dropped(self, frame: Frame) -> None:
-        """A driver says that it did not send a frame of priority 0."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.dropped(frame):
-                return
-
-    def hard_frame_failed(self, frame: Frame) -> None:
-        """A frame of priority 0 was corrupted."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.failed(frame):
+            if channel.slot_sender is not None and step(channel.slot_sender, frame, *now):
                 return
 
     # -- errors of the controller ------------------------------------------------------------------------------------
@@ -371,7 +345,7 @@ class Transmitter:
         """Return whether the controller has too many errors for a node with hard channels."""
         return self._errors.is_passive and any(channel.slot_sender is not None for channel in self.channels.values())
 
-    # -- troubles ----------------------------------------------------------------------------------------------------
+    # -- problems ----------------------------------------------------------------------------------------------------
 
     def tell_wrong_catalog(self, channel: TxChannel, node: int, reason: str) -> None:
         """Tell the publishers of a channel, once for each node, that this node has another catalog."""
@@ -379,16 +353,15 @@ class Transmitter:
             channel.objectors.add(node)
             self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
 
-    def _report(self, announcements: Iterable[Announcement], trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of some publishers."""
-        for handler, what in problem_calls(list(announcements), trouble):
+    def _report(self, announcements: Iterable[Announcement], problem: DeliveryProblem) -> None:
+        for handler, what in problem_calls(list(announcements), problem):
             self._context.call(handler, what)
 
-    def report_to_all(self, trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of all publishers, or of the hard ones if it is about the calendar."""
+    def report_to_all(self, problem: DeliveryProblem) -> None:
+        """Call the problem handlers of all publishers, or of the hard ones if it is about the calendar."""
         for channel in self.channels.values():
-            if isinstance(trouble, BusOff | NodeIdLost | NotConfirmed) or isinstance(channel.qos, Hard):
-                self._report(channel.announcements, trouble)
+            if isinstance(problem, BusOff | NodeIdLost | NotConfirmed) or isinstance(channel.qos, Hard):
+                self._report(channel.announcements, problem)
 
 
 def _contract(period_ns: int, omissions: int, sporadic: bool) -> str:

@@ -1,6 +1,6 @@
 """Notices of the protocols to the node or to the program that runs a broker, and the timeouts of the protocols.
 
-All notices are frozen. Timeouts are in nanoseconds; `docs/can-protocols.md` says what follows from each.
+All notices are frozen. Timeouts are in nanoseconds; `docs/wire.md` says what follows from each.
 """
 
 from typing import Literal, TypeAlias

@@ -75,7 +75,6 @@ def state_of(station: Station, now_ns: int, true_ns: int, heard_ns: int | None) 
 
 
 def broker_state(host: Host, uid: int, heard_ns: int | None) -> NodeState:
-    """Return the state of the broker."""
     condition: NodeCondition = _BY_ERRORS.get(host.controller.state, "up") if host.is_up else "down"
     return NodeState(
         name="broker", number=BROKER_NODE, uid=uid, condition=condition, roles=("broker",), heard_ns=heard_ns
@@ -199,9 +198,9 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unnoticed(self) -> int:
-        """Events that were sent and not received, and of which the subscriber got no trouble.
+        """Events that were sent and not received, and of which the subscriber got no problem.
 
-        A hard subscriber whose clock is not precise enough gets `HardStopped`, and no trouble per event.
+        A hard subscriber whose clock is not precise enough gets `HardStopped`, and no problem per event.
         """
         told = self.alarms if self.qos_class == "hard" and not self.sporadic else self.told_lost
         return sum(max(0, self._undelivered(name) - told.get(name, 0)) for name in self.wanted)
@@ -263,8 +262,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     channels: tuple[ChannelResult, ...]
     bands: Mapping[str, BandResult]
-    troubles: Mapping[str, int]
-    """Troubles that programs got, by kind."""
+    problems: Mapping[str, int]
+    """Problems that programs got, by kind."""
     dropped: Mapping[str, int]
     """What nodes dropped, by reason."""
     began_ns: int
@@ -367,7 +366,6 @@ class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, qos_class: QosName, outcomes: Sequence[Outcome]) -> "ClassSummary":
-        """Sum up one class over all runs."""
         results = [result for outcome in outcomes for result in outcome.of_class(qos_class)]
         bounded = [result.worst_ns / result.bound_ns for result in results if result.bound_ns]
         return cls(

@@ -31,28 +31,14 @@ class StationWorld(Protocol):
     """What a station needs of its world."""
 
     @property
-    def now_ns(self) -> int:
-        """Virtual time."""
-
-    def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None:
-        """Call back at a virtual time."""
-
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Block in virtual time."""
-
-    def make_node(self, station: "Station") -> Node:
-        """Return the node of a station."""
-
-    def add_host(self, station: "Station") -> Host:
-        """Put a station on the bus; its `boot` makes the machine."""
-
-    def remove(self, station: "Station") -> None:
-        """Take a station off the bus."""
-
-    def station_crashed(self, station: "Station") -> None:
-        """A station went down."""
-
-    def down_error(self, station: "Station") -> BaseException:
+    def now_ns(self) -> int: ...
+    def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None: ...
+    def _wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool: ...
+    def _make_node(self, station: "Station") -> Node: ...
+    def _add_host(self, station: "Station") -> Host: ...
+    def _remove(self, station: "Station") -> None: ...
+    def _station_crashed(self, station: "Station") -> None: ...
+    def _down_error(self, station: "Station") -> BaseException:
         """Return what is raised if a station is used while it is down."""
 
 
@@ -62,20 +48,13 @@ class StationObserver(Protocol):
     def event_published(self, station: "Station", event: Event, etag: int, payload: bytes, *, replaces: bool) -> None:
         """A program published an event, which `replaces` a hard one that waited for its slot."""
 
-    def event_refused(self, station: "Station", event: Event) -> None:
-        """A program could not publish an event: the queue of its node is full."""
-
+    def event_refused(self, station: "Station", event: Event) -> None: ...
     def event_received(self, station: "Station", event: Event, identifier: int | None) -> None:
         """A node got an event of a class that it has a subscription for; None: its own."""
 
-    def listeners_changed(self) -> None:
-        """A station has other subscriptions."""
-
-    def publisher_informed(self, station: "Station", cls: type, trouble: DeliveryProblem) -> None:
-        """A publisher got a trouble."""
-
-    def subscriber_informed(self, station: "Station", trouble: DeliveryProblem) -> None:
-        """A subscriber got a trouble."""
+    def listeners_changed(self) -> None: ...
+    def publisher_informed(self, station: "Station", cls: type, problem: DeliveryProblem) -> None: ...
+    def subscriber_informed(self, station: "Station", problem: DeliveryProblem) -> None: ...
 
 
 class Station(NodeLink):
@@ -118,15 +97,14 @@ class Station(NodeLink):
     # -- life --------------------------------------------------------------------------------------------------------
 
     def open(self, deliver: Delivery) -> None:
-        """Switch the station on."""
         self._deliver = deliver
-        self.host = self._world.add_host(self)
-        self.host.on_crash = lambda: self._world.station_crashed(self)
+        self.host = self._world._add_host(self)
+        self.host.on_crash = lambda: self._world._station_crashed(self)
         self._start(self.node)
 
     def boot(self) -> Node:
         """Return the node, made again; it starts at this instant of virtual time."""
-        self._node = node = self._world.make_node(self)
+        self._node = node = self._world._make_node(self)
         node.rx.observer = self._receive
         self._world.at_ns(self._world.now_ns, lambda: self._start(node))
         return node
@@ -152,17 +130,14 @@ class Station(NodeLink):
 
     @property
     def has_node(self) -> bool:
-        """Whether it was switched on."""
         return self._node is not None
 
     @property
     def is_closed(self) -> bool:
-        """Whether its program closed the bus."""
         return self._driver is None and self._started is not None
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs."""
         return self._node is not None and self.host.is_up
 
     @property
@@ -180,7 +155,6 @@ class Station(NodeLink):
         return self.node.number is not None and bound and received
 
     def may_publish(self, cls: type) -> bool:
-        """Return whether the node is up and a channel is bound."""
         channel = self.node.tx.channels.get(cls) if self.is_up else None
         return channel is not None and channel.state == "ready"
 
@@ -206,7 +180,6 @@ class Station(NodeLink):
 
     @property
     def precision_ns(self) -> int:
-        """A bound on the error of its view of the bus's time."""
         return self.node.time.precision(self.host.now)
 
     @property
@@ -219,25 +192,25 @@ class Station(NodeLink):
     # -- what programs do --------------------------------------------------------------------------------------------
 
     def publisher_handler(self, cls: type, on_problem: ProblemHandler | None) -> ProblemHandler:
-        """Return what gets the troubles of a publisher, and observes them."""
+        """Return what gets the problems of a publisher, and observes them."""
 
-        def handle(trouble: DeliveryProblem) -> None:
-            self._observer.publisher_informed(self, cls, trouble)
-            (on_problem or log_refusal)(trouble)
+        def handle(problem: DeliveryProblem) -> None:
+            self._observer.publisher_informed(self, cls, problem)
+            (on_problem or log_refusal)(problem)
 
         return handle
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
         if self._node is None or not self.host.is_up:
-            raise self._world.down_error(self)
+            raise self._world._down_error(self)
         channel = self._node.tx.channels.get(type(event))
         if channel is not None and channel.state == "binding":
             self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
         if self._driver is None:
             raise BusError(CLOSED)
         if not self.host.is_up:
-            raise self._world.down_error(self)
+            raise self._world._down_error(self)
         try:
             self.host.call(partial(self._publish, self._node, event, loop_back))
         except QueueFull:
@@ -252,14 +225,12 @@ class Station(NodeLink):
         self._observer.event_published(self, event, etag, payload, replaces=replaces)
 
     def withdraw(self, publisher: NodePublisher) -> None:
-        """End an announcement, also while the node is down."""
         if self.is_up:
             super().withdraw(publisher)
         else:
             self._publishers.pop(publisher, None)
 
     def unlisten(self, listening: Listening) -> None:
-        """End a subscription, also while the node is down."""
         if self.is_up:
             super().unlisten(listening)
         else:
@@ -268,9 +239,9 @@ class Station(NodeLink):
     def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and observe what comes and what does not."""
 
-        def handle(trouble: DeliveryProblem) -> None:
-            self._observer.subscriber_informed(self, trouble)
-            (on_problem or log_refusal)(trouble)
+        def handle(problem: DeliveryProblem) -> None:
+            self._observer.subscriber_informed(self, problem)
+            (on_problem or log_refusal)(problem)
 
         end = super().listen(subscription, handle)
         self._listened[handle] = ListenedSubscription(subscription)
@@ -285,7 +256,6 @@ class Station(NodeLink):
 
     @property
     def subscriptions(self) -> "list[ListenedSubscription]":
-        """The subscriptions of its programs, with how many events each got."""
         return list(self._listened.values())
 
     def _receive(self, event: Event, identifier: int | None) -> None:
@@ -309,7 +279,6 @@ class ListenedSubscription:
 
     @cached_property
     def text(self) -> str:
-        """The subscription as text."""
         return str(self.subscription)
 
 
@@ -359,22 +328,19 @@ class StationDriver:
         self._world = world
 
     def call(self, action: Callable[[int], R]) -> R:
-        """Call a function of the node with the reading of its clock."""
         if not self._station.is_up:
-            raise self._world.down_error(self._station)
+            raise self._world._down_error(self._station)
         return self._station.host.call(action)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Block in virtual time."""
-        return self._world.wait_for(condition, timeout)
+        return self._world._wait_for(condition, timeout)
 
     def counters(self) -> Mapping[str, int]:
         """Return the simulated bus counts frames for all stations; see `World.outcome`."""
         return {}
 
     def close(self) -> None:
-        """Take the station off the bus when its final reports are sent."""
-        self._world.remove(self._station)
+        self._world._remove(self._station)
 
 
 class StationClock:
@@ -384,10 +350,9 @@ class StationClock:
         self._station = station
         self._world = world
         self._is_closed = False
-        self.wait_for: WaitFor | None = world.wait_for
+        self.wait_for: WaitFor | None = world._wait_for
 
     def time_ns(self) -> int:
-        """Return the bus's time in nanoseconds since 1970."""
         return self._station.bus_time(self._world.now_ns)
 
     def precision_ns(self) -> int | None:
@@ -395,8 +360,7 @@ class StationClock:
         return known_precision(self._station.precision_ns) if self._station.is_up else None
 
     def sleep(self, seconds: float) -> None:
-        """Block in virtual time."""
-        self._world.wait_for(lambda: False, seconds)
+        self._world._wait_for(lambda: False, seconds)
 
     def call_at(self, time_ns: int, function: Callable[[], object]) -> "StationTimer":
         """Call a function when the station takes it for that time; if it is down then, when it restarts."""
@@ -414,7 +378,6 @@ class StationClock:
         return timer
 
     def close(self) -> None:
-        """Make no more calls."""
         self._is_closed = True
 
 
@@ -424,7 +387,6 @@ class StationTimer:
     is_cancelled = False
 
     def cancel(self) -> None:
-        """Do not make the call."""
         self.is_cancelled = True
 
 
@@ -444,7 +406,6 @@ class BusTimeGuardian(BusGuardian):
         self._station = station
 
     def earliest_start(self, frame: Frame, now: int) -> int:
-        """Return the first instant at which a frame may start."""
         if frame.id >> PRIORITY_SHIFT != Priority.HARD:
             return super().earliest_start(frame, now)
         start = super().earliest_start(frame, self._station.bus_time(now))

@@ -52,7 +52,6 @@ class Window(msgspec.Struct):
     end_ns: int = 1 << 63
 
     def holds(self, start_ns: int, deadline_ns: int) -> bool:
-        """Return whether a slot lies within."""
         return self.begin_ns <= start_ns and deadline_ns <= self.end_ns
 
 
@@ -73,8 +72,6 @@ class EventRecord(NamedTuple):
 
 
 class _Flight(msgspec.Struct, eq=False, gc=False):
-    """State: one event."""
-
     event: Event
     key: Key
     node: str
@@ -166,21 +163,21 @@ class ChannelTracker:
             self._newest[node] = flight
         self._under_way.setdefault(key, []).append(flight)
 
-    def publisher_informed(self, trouble: DeliveryProblem, now: int) -> None:
-        """A publisher got a trouble; all publishers of a node get those of its events."""
-        if not isinstance(trouble, DeadlineMissed | Expired | MaybeSent | NotSent):
+    def publisher_informed(self, problem: DeliveryProblem, now: int) -> None:
+        """A publisher got a problem; all publishers of a node get those of its events."""
+        if not isinstance(problem, DeadlineMissed | Expired | MaybeSent | NotSent):
             return
-        key = self.key(trouble.event)
+        key = self.key(problem.event)
         known = (*self._under_way.get(key, ()), *(flight for flight, _ in self._finished.get(key, ())))
-        flight = next((each for each in known if each.event is trouble.event), None)
+        flight = next((each for each in known if each.event is problem.event), None)
         if flight is None:
             return
-        if isinstance(trouble, DeadlineMissed):
+        if isinstance(problem, DeadlineMissed):
             self.missed += not flight.is_missed
             flight.is_missed = True
-        elif isinstance(trouble, Expired):
+        elif isinstance(problem, Expired):
             self.expired += self._settle(flight, now)
-        elif isinstance(trouble, MaybeSent):
+        elif isinstance(problem, MaybeSent):
             self.unknown += self._settle(flight, now)
         else:
             self.not_sent += self._settle(flight, now)
@@ -283,15 +280,13 @@ class ChannelTracker:
         self.late += abs(lateness) > self.slot.gap_ns // 2
 
     def knows(self, key: Key) -> bool:
-        """Return whether an event like this was sent."""
         return key in self._finished
 
-    def subscriber_informed(self, subscriber: str, trouble: EventMissing | EventsLost) -> None:
-        """A subscriber got a trouble."""
-        if isinstance(trouble, EventMissing):
+    def subscriber_informed(self, subscriber: str, problem: EventMissing | EventsLost) -> None:
+        if isinstance(problem, EventMissing):
             self.alarms[subscriber] += 1
         else:
-            self.reported_lost[subscriber] += trouble.count
+            self.reported_lost[subscriber] += problem.count
 
     def is_due_at(self, deadline_ns: int) -> bool:
         """Return whether a deadline is one of the channel's slot."""

@@ -18,7 +18,8 @@ import genus.filters.internal as x
 from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
 from genus.errors import LakeError
-from genus.filters import DURATION_UNITS, Subscription
+from genus.filters import Subscription
+from genus.filters.internal import DURATION_UNITS
 from genus.lake._query.zones import ABSENT, PRESENT, TRUE, Values, outcomes
 from genus.lake._tables.commits import Part
 from genus.lake._tables.lake_catalog import attribute_names, family_name, matching_types

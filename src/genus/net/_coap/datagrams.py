@@ -20,7 +20,7 @@ from aiocoap.numbers.constants import TransportTuning
 from aiocoap.numbers.types import ACK, CON, NON, RST
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
-from genus.net._coap.address import CoapOptions
+from genus.net._addresses import CoapOptions
 
 MAX_RECENT = 65_536
 """The largest number of requests that are remembered: as many message numbers as there are. Of more, the oldest are

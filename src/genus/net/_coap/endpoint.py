@@ -23,7 +23,7 @@ from aiocoap.tokenmanager import TokenManager
 
 from genus._extras import install_command
 from genus.errors import BusError, Reasons
-from genus.net._coap.address import CoapOptions, Place
+from genus.net._addresses import CoapOptions, Place
 from genus.net._coap.datagrams import OWN_OPTION, StrictManager, StrictUdp, Tuning
 
 T = TypeVar("T")

@@ -13,12 +13,11 @@ from genus.bus.types import ProblemHandler
 from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._coap.wire import line_of
-from genus.net._envelope import Origin
-from genus.net._link.dedup import SeenEvents
+from genus.net._coap.values import line_of
+from genus.net._envelope import Arrival, Interest, Origin, passes
 from genus.net._link.losses import ProblemQueue
+from genus.net._link.numbers import SeenEvents
 from genus.net._problems import EventsLost
-from genus.net._relay import Arrival, Interest, passes
 from genus.targets.python import PythonFilter
 
 MAX_RECEIVED = 100_000

@@ -11,19 +11,17 @@ from genus.catalog import Catalog
 from genus.errors import BusError, EventError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._coap.address import CoapOptions
+from genus.net._addresses import CoapOptions
 from genus.net._coap.endpoint import Endpoint
 from genus.net._coap.inbox import CoapPublisher, CoapRelay, Inbox, Listening
 from genus.net._coap.peer import READY_S, Peer
 from genus.net._coap.server import Hub, Site
 from genus.net._coap.shared_catalog import SharedCatalog
 from genus.net._coap.upstream import NO_ANSWER
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import origin_of
-from genus.net._envelope import MAX_HOPS, NUMBERS, Origin, new_uid
+from genus.net._coap.values import Outgoing, origin_of
+from genus.net._envelope import MAX_HOPS, NUMBERS, Arrival, Interest, Origin, RelayLink, new_uid, passes
 from genus.net._link.channels import refuse
 from genus.net._problems import OnceLogger
-from genus.net._relay import Arrival, Interest, RelayLink, passes
 from genus.targets.python import PythonFilter
 
 T = TypeVar("T")

@@ -11,18 +11,17 @@ import msgspec
 from aiocoap.numbers import codes
 
 from genus.errors import GenusError
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event
 from genus.net._coap.endpoint import Endpoint
 from genus.net._coap.inbox import Inbox
-from genus.net._coap.resources import Refused, Resources, age_until, respond
 from genus.net._coap.sessions import Batch, Observer, Session, Sessions
-from genus.net._coap.shared_catalog import SharedCatalog
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import Notified, ObservationMark, etag_of, write_cbor, write_notified
-from genus.net._link.interest import shown_text
-from genus.net._relay import Interest
+from genus.net._coap.shared_catalog import Refused, Resources, SharedCatalog, age_until, respond
+from genus.net._coap.values import Notified, ObservationMark, Outgoing, etag_of, write_cbor, write_notified
+from genus.net._envelope import Interest
+from genus.net._link.presence import shown_text
 from genus.targets.coap import QueryFilter
 
 BLOCK = 1024

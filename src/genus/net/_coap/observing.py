@@ -13,8 +13,7 @@ from genus.codes import encode_path_segment, parse_path_segment
 from genus.errors import counted
 from genus.model import Event, name_of
 from genus.net._coap.upstream import DEFAULT_AGE_S, NO_ANSWER, Observation, Upstream
-from genus.net._coap.values import SCALARS
-from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
+from genus.net._coap.values import CBOR, SCALARS, Notified, Unreadable, read_body, write_cbor
 from genus.net._envelope import NUMBERS, Origin
 from genus.targets.coap import CoapFilter
 

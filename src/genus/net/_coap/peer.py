@@ -15,16 +15,16 @@ from aiocoap.numbers import codes
 from genus.codes import encode_path_segment
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
-from genus.net._coap.address import Place
+from genus.net._addresses import Place
 from genus.net._coap.endpoint import Endpoint, own_option
 from genus.net._coap.inbox import Inbox
 from genus.net._coap.observing import PlainDevice, ReceivedEvents
 from genus.net._coap.shared_catalog import SharedCatalog
 from genus.net._coap.upstream import NO_ANSWER, Observation, Outbox, ServerState, Upstream, read_state
-from genus.net._coap.wire import EPOCH_BYTES, ObservationMark, read_cbor, read_notified, write_cbor, write_mark
-from genus.net._link.control import control_key, encode_text, is_uid
-from genus.net._link.interest import RemoteInterest
-from genus.net._relay import Interest
+from genus.net._coap.values import EPOCH_BYTES, ObservationMark, read_cbor, read_notified, write_cbor, write_mark
+from genus.net._envelope import Interest
+from genus.net._link.messages import control_key, encode_text, is_uid
+from genus.net._link.presence import RemoteInterest
 
 READY_S = 5.0
 """How long a program waits for a server."""

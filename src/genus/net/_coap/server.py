@@ -30,12 +30,11 @@ from genus.net._coap.datagrams import KNOWN_CRITICAL
 from genus.net._coap.endpoint import Endpoint, own_option
 from genus.net._coap.inbox import Inbox
 from genus.net._coap.notifier import Notifier
-from genus.net._coap.resources import Refused, Resources, respond
-from genus.net._coap.shared_catalog import SharedCatalog
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import (
+from genus.net._coap.shared_catalog import Refused, Resources, SharedCatalog, respond
+from genus.net._coap.values import (
     CBOR,
     EPOCH_BYTES,
+    Outgoing,
     Put,
     Unreadable,
     line_of,
@@ -45,9 +44,8 @@ from genus.net._coap.wire import (
     read_uid,
     write_cbor,
 )
-from genus.net._envelope import MAX_HOPS, NUMBERS, Origin
-from genus.net._link.dedup import SeenEvents
-from genus.net._relay import Arrival, Interest
+from genus.net._envelope import MAX_HOPS, NUMBERS, Arrival, Interest, Origin
+from genus.net._link.numbers import SeenEvents
 from genus.records.internal import Rejections
 
 VERSION = 1

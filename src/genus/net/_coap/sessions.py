@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import ObservationMark
+from genus.net._coap.values import ObservationMark, Outgoing
 from genus.targets.coap import QueryFilter
 
 MAX_SESSIONS = 10_000

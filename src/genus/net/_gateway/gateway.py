@@ -16,15 +16,13 @@ from genus.bus.types import QoS, Timer
 from genus.errors import BusError, GenusError, Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._gateway.machine import Forward, GatewayMachine
-from genus.net._gateway.outlet import Outlet
+from genus.net._envelope import Arrival, Interest
+from genus.net._gateway.machine import Forward, GatewayMachine, GatewayStatus, SideStatus, metrics_of
+from genus.net._gateway.outlet import MAX_BYTES, Outlet, Spool, parse_size
 from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
-from genus.net._gateway.spool import MAX_BYTES, Spool, parse_size
-from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._link.presence import GATE
 from genus.net._metrics import Metric
-from genus.net._relay import Arrival, Interest
 
 log = logging.getLogger("genus.net")
 STEP_S = 0.2

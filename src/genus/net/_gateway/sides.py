@@ -18,15 +18,15 @@ from msgspec.structs import replace
 from genus.bus import Bus, EventChannel, Link, Listener
 from genus.bus.internal import end_nothing
 from genus.errors import BusError
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event
-from genus.net._envelope import NUMBERS, Origin, new_uid
-from genus.net._gateway.interest import AnyOf, merged
+from genus.net._envelope import NUMBERS, Arrival, Interest, Origin, Relay, RelayLink, new_uid
+from genus.net._gateway.rules import AnyOf, merged
 from genus.net._gateway.standby import PREFIX_BYTES
-from genus.net._link.dedup import SeenEvents, line_of
-from genus.net._link.kept import kept_value
-from genus.net._relay import Arrival, Interest, Relay, RelayLink
+from genus.net._link.numbers import SeenEvents, line_of
+from genus.net._link.relays import kept_value
 
 NUMBERS_PER_S = 4096
 """Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""

@@ -31,10 +31,9 @@ from genus.net._ipc.frames import (
     decode_body,
     encode_frame,
 )
-from genus.net._ipc.mailbox import DeliveringMailbox, Item, NumberedKey
 from genus.net._ipc.outbox import Outbox
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.state import MAX_SHOWN, TokenBoard
+from genus.net._ipc.peer import MAX_SHOWN, Peer, TokenBoard
+from genus.net._ipc.queues import DeliveringMailbox, Item, NumberedKey
 from genus.targets.topics import ZENOH
 
 MAILBOX_FULL: Final = "the mailbox of a receiver is full"

@@ -13,9 +13,8 @@ from typing import Final
 from genus.bus.types import Overflow
 from genus.errors import BusError, EventError, QueueFull
 from genus.net._ipc.frames import HEAD, KEPT, MAX_ENVELOPE, MAX_PAYLOAD, MAX_TEXT, PACKET
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.queue import Batch, Losses
-from genus.net._ipc.state import Shown
+from genus.net._ipc.peer import Peer, Shown
+from genus.net._ipc.queues import Batch, Losses
 from genus.net._transport import QUEUE, ROOT, Sending
 from genus.targets.topics import ZENOH
 

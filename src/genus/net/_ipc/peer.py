@@ -1,15 +1,138 @@
-"""Another process on an `ipc:` bus, at the other end of a connection."""
+"""Other processes on an `ipc:` bus: their connection, patterns and tokens.
+
+What the processes of an `ipc:` bus show each other: the patterns that they subscribed to, and their tokens.
+
+Another process on an `ipc:` bus, at the other end of a connection.
+"""
 
 import os
 import socket
 import struct
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
-from genus.net._ipc.frames import HELLO, KEY, VERSION, FrameReader, Hello, encode_frame
-from genus.net._ipc.mailbox import NumberedKey
-from genus.net._ipc.queue import Losses, PeerQueue
+from genus.net._ipc.frames import (
+    DECLARE,
+    HELLO,
+    KEY,
+    STATE,
+    SUBSCRIBE,
+    UNDECLARE,
+    UNSUBSCRIBE,
+    VERSION,
+    FrameReader,
+    Hello,
+    State,
+    Subscribe,
+    encode_frame,
+)
+from genus.net._ipc.queues import Losses, NumberedKey, PeerQueue
 from genus.targets.topics import ZENOH
+
+MAX_SHOWN: Final = 100_000
+"""Patterns, tokens and keys of one process, each; more are refused."""
+
+
+class Shown:
+    """State: what this process shows to others. Each change returns the frame that tells them, or None."""
+
+    def __init__(self) -> None:
+        self._patterns: Counter[str] = Counter()
+        self._kept: Counter[str] = Counter()
+        self._tokens: Counter[str] = Counter()
+
+    def subscribe(self, pattern: str, kept: bool, number: int) -> bytes | None:
+        """Add a pattern; one that is there already is told again only if kept packets are asked for."""
+        self._patterns[pattern] += 1
+        self._kept[pattern] += kept
+        if self._patterns[pattern] > 1 and not kept:
+            return None
+        return encode_frame(SUBSCRIBE, Subscribe(pattern, kept), number)
+
+    def unsubscribe(self, pattern: str, kept: bool) -> bytes | None:
+        """Remove a pattern."""
+        _decrease(self._kept, pattern, kept)
+        return encode_frame(UNSUBSCRIBE, pattern) if _decrease(self._patterns, pattern, 1) else None
+
+    def declare(self, token: str) -> bytes | None:
+        """Add a token."""
+        self._tokens[token] += 1
+        return encode_frame(DECLARE, token) if self._tokens[token] == 1 else None
+
+    def undeclare(self, token: str) -> bytes | None:
+        """Remove a token."""
+        return encode_frame(UNDECLARE, token) if _decrease(self._tokens, token, 1) else None
+
+    def encode(self) -> bytes:
+        """Return the frame that has all of it."""
+        patterns = tuple((pattern, self._kept[pattern] > 0) for pattern in self._patterns)
+        return encode_frame(STATE, State(patterns, tuple(self._tokens)))
+
+
+def _decrease(counts: "Counter[str]", text: str, by: int) -> bool:
+    """Return whether a text is there no more."""
+    counts[text] -= by
+    if counts[text] > 0:
+        return False
+    del counts[text]
+    return True
+
+
+class TokenBoard:
+    """State: the tokens of others, and those that the receiver was told of. It is used by one thread only.
+
+    A token that several processes show is told once, and is gone with the last of them.
+    """
+
+    def __init__(self, tell: Callable[[str, bool], None]) -> None:
+        self._tell = tell
+        self._owners: dict[str, set[object]] = {}
+        self._told: dict[str, None] = {}
+        self._watched: Counter[str] = Counter()
+
+    def declare(self, owner: object, token: str) -> None:
+        """A process shows a token."""
+        owners = self._owners.setdefault(token, set())
+        owners.add(owner)
+        if len(owners) == 1 and self._is_watched(token, self._watched):
+            self._told[token] = None
+            self._tell(token, True)
+
+    def undeclare(self, owner: object, token: str) -> None:
+        """A process shows a token no more."""
+        owners = self._owners.get(token, set())
+        owners.discard(owner)
+        if not owners and self._owners.pop(token, None) is not None and token in self._told:
+            del self._told[token]
+            self._tell(token, False)
+
+    def replace(self, owner: object, tokens: Iterable[str]) -> None:
+        """A process shows these tokens and no others; none of them if it is gone."""
+        new = dict.fromkeys(tokens)
+        for token in [each for each, owners in self._owners.items() if owner in owners and each not in new]:
+            self.undeclare(owner, token)
+        for token in new:
+            self.declare(owner, token)
+
+    def watch(self, pattern: str) -> None:
+        """Tell of the tokens that match, but for those that were told already."""
+        self._watched[pattern] += 1
+        for token in [each for each in self._owners if each not in self._told and self._is_watched(each, [pattern])]:
+            self._told[token] = None
+            self._tell(token, True)
+
+    def unwatch(self, pattern: str) -> None:
+        """Tell no more of tokens that match this pattern only."""
+        if _decrease(self._watched, pattern, 1):
+            for token in [each for each in self._told if not self._is_watched(each, self._watched)]:
+                del self._told[token]
+
+    @staticmethod
+    def _is_watched(token: str, patterns: Iterable[str]) -> bool:
+        return any(ZENOH.matches(pattern, token) for pattern in patterns)
+
 
 _STOPPED = frozenset("TtZX")
 

@@ -24,15 +24,14 @@ from functools import partial
 from typing import Final
 
 from genus.errors import BusError
+from genus.net._addresses import IpcOptions
 from genus.net._ipc.connections import Connections
 from genus.net._ipc.folder import IpcFolder
 from genus.net._ipc.frames import MAX_PAYLOAD, MAX_TEXT
 from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.mailbox import DeliveringMailbox
-from genus.net._ipc.options import IpcOptions
 from genus.net._ipc.outbox import CLOSED, Outbox, PacketSender
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.state import TokenBoard
+from genus.net._ipc.peer import Peer, TokenBoard
+from genus.net._ipc.queues import DeliveringMailbox
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.targets.topics import ZENOH, Dialect
 

@@ -12,7 +12,7 @@ from genus.bus.types import Keep, ProblemHandler, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of, nanoseconds
 from genus.net._envelope import SOFT_TIMES
-from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message, is_uid, send_once
+from genus.net._link.messages import Ping, Pong, control_key, decode_message, encode_message, is_uid, send_once
 from genus.net._link.outgoing import Outgoing
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Abilities, Sending, Transport
 

@@ -15,10 +15,9 @@ import msgspec
 from genus.errors import BusError, EventError
 from genus.model import Event
 from genus.net._cloudevents import CloudEventReader
-from genus.net._envelope import NUMBERS, Origin
+from genus.net._envelope import NUMBERS, Arrival, Origin
 from genus.net._link.incoming import Counts
 from genus.net._link.outgoing import Batch
-from genus.net._relay import Arrival
 from genus.net._transport import EchoingTransport, Sender, Sending, Transport
 from genus.records import ForeignTopics, Message
 from genus.records import Mapping as RecordMapping

@@ -17,12 +17,19 @@ from genus.catalog.internal import is_stand_in, known_above
 from genus.errors import DeclarationError, EventError, Reasons
 from genus.model import Event, is_event_type, is_generated, name_of
 from genus.model.internal import declared_types, family_of
-from genus.net._envelope import ATTRIBUTES, ENVELOPE, MAX_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
-from genus.net._link.control import LAST, QUEUE, ROOT
+from genus.net._envelope import ATTRIBUTES, ENVELOPE, MAX_HOPS, NUMBERS, SOFT_TIMES, Arrival, Origin, split_attributes
+from genus.net._link.messages import (
+    FIRST_OF_ARRAY,
+    LAST,
+    QUEUE,
+    ROOT,
+    PayloadReader,
+    encode_payload,
+    is_batch,
+    split_batch,
+)
 from genus.net._link.numbers import Numbers, Verdict
-from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
 from genus.net._link.types import DIGEST_BYTES, StatedTypes
-from genus.net._relay import Arrival
 from genus.records.internal import Rejections
 from genus.targets.topics import Dialect, EventKeys, ParsedKey, parse_key
 

@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from genus.bus.types import ProblemHandler
 from genus.errors import Reasons
-from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.foreign import ForeignLoss
-from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
+from genus.net._link.messages import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.outgoing import OutgoingKeys
+from genus.net._link.unread import HeldPackets
 from genus.net._problems import EventsLate, EventsLost, EventsUnread
 from genus.net._transport import Transport
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import msgspec
@@ -21,7 +21,7 @@ from genus.bus.types import Delivery, Keep, ProblemHandler, QoS
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
-from genus.net._envelope import MAX_HOPS, Origin, new_uid
+from genus.net._envelope import MAX_HOPS, Arrival, Interest, Origin, RelayLink, new_uid
 from genus.net._link.channels import (
     Measured,
     NetPublisher,
@@ -31,21 +31,27 @@ from genus.net._link.channels import (
     monotonic_utc_us,
     sending_of,
 )
-from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
-from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception
-from genus.net._link.interest import InterestText, LocalInterest, RemoteInterest, asks_for_kind
-from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
+from genus.net._link.messages import LAST, NEW, control_key, send_once
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import ActiveSubscription, ActiveSubscriptions, Patterns
-from genus.net._link.presence import GATE, AnnouncedChannel, Participant, Presence
+from genus.net._link.presence import (
+    GATE,
+    AnnouncedChannel,
+    InterestText,
+    LocalInterest,
+    Participant,
+    Presence,
+    RemoteInterest,
+    asks_for_kind,
+)
 from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
-from genus.net._link.relays import NetRelay, RecentPackets
+from genus.net._link.relays import KeptEvents, NetRelay, RecentPackets
 from genus.net._link.types import Conflict, StatedTypes
+from genus.net._link.unread import HeldPackets
 from genus.net._problems import OnceLogger
-from genus.net._relay import Arrival, Interest, RelayLink
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
@@ -59,8 +65,24 @@ _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowl
 """How counters of a transport are shown beside those of events."""
 
 
-def _grant(what: object = None) -> None:
-    """Allow anything: an address without grants."""
+class Permissions(Protocol):
+    """What a participant may do; each method raises BusError with the reason if it may not."""
+
+    def check_publish(self, cls: type) -> None: ...
+
+    def check_subscribe(self, subscription: Subscription) -> None: ...
+
+    def check_gateway(self) -> None: ...
+
+
+class Unlimited:
+    """The permissions of an address without grants."""
+
+    def check_publish(self, cls: type) -> None: ...
+
+    def check_subscribe(self, subscription: Subscription) -> None: ...
+
+    def check_gateway(self) -> None: ...
 
 
 class NetLink(Link, RelayLink):
@@ -77,9 +99,7 @@ class NetLink(Link, RelayLink):
         *,
         medium: str,
         reliable: bool = False,
-        may_publish: Callable[[type], None] | None = None,
-        may_subscribe: Callable[[Subscription], None] | None = None,
-        may_be_gateway: Callable[[], None] | None = None,
+        permit: Permissions | None = None,
         foreign: Sequence[ForeignSource] = (),
         encode_cloud: EncodeCloud | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -87,21 +107,17 @@ class NetLink(Link, RelayLink):
     ) -> None:
         self.uid = new_uid()
         self.realm, self.medium, self.transport = realm, medium, transport
-        self.now = now
+        self.now, self._runs = now, runs
         self.time_us = monotonic_utc_us if now is time.monotonic else lambda: int(now() * 1e6)
-        self._is_connected = True
-        self._connected_at = now()
-        self._reliable = reliable
-        self._runs = runs
-        self._may_publish, self._may_subscribe = may_publish or _grant, may_subscribe or _grant
-        self._may_be_gateway = may_be_gateway or _grant
+        self._is_connected, self._connected_at = True, now()
+        self._reliable, self._encode_cloud = reliable, encode_cloud
+        self._permit: Permissions = permit or Unlimited()
         self._hex = self.uid.hex()
-        self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         counts = self._incoming.counts
         self._foreign = ForeignMessages(foreign, transport, realm, counts, self._deliver_foreign, self._lose_foreign)
-        self.stated = StatedTypes(transport, realm, self._incoming.counts.unread)
+        self.stated = StatedTypes(transport, realm, counts.unread)
         self._log = OnceLogger("genus.net")
         self.held = HeldPackets(now, self._log)
         self._new_root = control_key(realm, NEW) + "/"
@@ -109,7 +125,7 @@ class NetLink(Link, RelayLink):
         self._are_types_due = False
         self._to_do: list[Callable[[], None]] = []
         """What the thread that receives was asked to do and has not begun."""
-        self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
+        self._presence = Presence(transport, realm, self._hex, counts.rejections)
         self._shared = SharedKeys(self, self._incoming)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
@@ -194,7 +210,7 @@ class NetLink(Link, RelayLink):
                     self.relay_own(event, number, None)
 
     def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
-        self._may_publish(cls)
+        self._permit.check_publish(cls)
         source = self._foreign.writer_of(cls)
         if source is not None:
             self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
@@ -204,7 +220,7 @@ class NetLink(Link, RelayLink):
 
     def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
-        self._may_subscribe(subscription)
+        self._permit.check_subscribe(subscription)
         self._hear_new(subscription)
         active = ActiveSubscription(subscription, on_problem, self._compile(subscription))
         self._subscriptions.add(active)
@@ -240,7 +256,7 @@ class NetLink(Link, RelayLink):
         on_problem: Callable[[], list[ProblemHandler]],
     ) -> Callable[[], None]:
         """Call a function with this participant's share of what a subscription matches."""
-        self._may_subscribe(subscription)
+        self._permit.check_subscribe(subscription)
         can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
         end = (self._shared if can_share else self._groups).join(subscription, deliver, on_problem)
         self._local_interest.add(subscription)
@@ -264,7 +280,7 @@ class NetLink(Link, RelayLink):
 
         There is no caller to be told, and what is granted of it still arrives.
         """
-        self._is_granted(subscription, self._may_subscribe)
+        self._is_granted(subscription, self._permit.check_subscribe)
         return self._compile(subscription)
 
     def _is_granted(self, what: Any, check: Callable[[Any], None]) -> bool:
@@ -339,7 +355,7 @@ class NetLink(Link, RelayLink):
         keep: Keep | None = None,
     ) -> NetPublisher:
         """Prepare to publish a type with a quality of service; BusError says why the network cannot keep it."""
-        self._may_publish(cls)
+        self._permit.check_publish(cls)
         check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
             check_measured(cls, qos, measured, self.medium)
@@ -486,7 +502,7 @@ class NetLink(Link, RelayLink):
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
-        if not self._is_granted(type(event), self._may_publish):
+        if not self._is_granted(type(event), self._permit.check_publish):
             return
         outgoing = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None)
         key = outgoing.key_of(event, kept)
@@ -510,7 +526,7 @@ class NetLink(Link, RelayLink):
 
     def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
         """Call a function with what other gateways tell; BusError if this participant may not be one."""
-        self._may_be_gateway()
+        self._permit.check_gateway()
         if self._key(GATE) not in self._control:
             self._control[self._key(GATE)] = self._hear_gateway
             self.transport.subscribe(self._key(GATE))

@@ -14,9 +14,8 @@ from genus.errors import EventError
 from genus.model import Event, Kind, is_event_type, is_type, name_of
 from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
-from genus.net._link.control import LAST, NEW, QUEUE, ROOT, control_key
-from genus.net._link.kept import kept_text, kept_value
-from genus.net._link.payload import encode_batch, payload_encoder
+from genus.net._link.messages import LAST, NEW, QUEUE, ROOT, control_key, encode_batch, payload_encoder
+from genus.net._link.relays import kept_text, kept_value
 from genus.net._link.types import StatedTypes
 from genus.net._transport import GatheringSender, Sender, Sending, Transport
 from genus.targets.topics import EventKeys

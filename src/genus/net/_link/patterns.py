@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from genus.bus.types import ProblemHandler
 from genus.filters import Subscription
-from genus.net._link.control import LAST, ROOT
+from genus.net._link.messages import LAST, ROOT
 from genus.net._transport import Transport
 from genus.targets.topics import Dialect, TopicFilter
 

@@ -21,13 +21,21 @@ from genus.bus.types import ProblemHandler
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._envelope import Origin
-from genus.net._link.control import LAST, MAX_TEXT, QUEUE, control_key, decode_text, encode_text, is_uid
+from genus.net._envelope import Arrival, Origin
 from genus.net._link.incoming import IncomingKeys, Reception
+from genus.net._link.messages import (
+    LAST,
+    MAX_TEXT,
+    QUEUE,
+    control_key,
+    decode_text,
+    encode_text,
+    is_batch,
+    is_uid,
+    split_batch,
+)
 from genus.net._link.outgoing import Outgoing
 from genus.net._link.patterns import last_pattern
-from genus.net._link.payload import is_batch, split_batch
-from genus.net._relay import Arrival
 from genus.net._transport import SharingTransport, Transport
 from genus.records.internal import Rejections
 from genus.targets.topics import Dialect, TopicFilter

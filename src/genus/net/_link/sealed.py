@@ -20,7 +20,7 @@ import msgspec
 
 from genus.errors import BusError
 from genus.net._envelope import ATTRIBUTES, attributes_in, join_attributes
-from genus.net._link.control import ROOT
+from genus.net._link.messages import ROOT
 from genus.net._transport import (
     Abilities,
     EchoingTransport,

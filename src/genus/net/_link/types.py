@@ -24,8 +24,7 @@ from genus.bus.internal import UnreadValues
 from genus.catalog.internal import StatedClasses, Statement, digest_of, read_statement, state_type, statement_of
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
 from genus.model import Event, name_of
-from genus.net._link.control import control_key, send_once
-from genus.net._link.payload import PayloadReader
+from genus.net._link.messages import PayloadReader, control_key, send_once
 from genus.net._transport import Sending, Transport
 
 DIGEST_BYTES = 4

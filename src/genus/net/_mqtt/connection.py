@@ -26,8 +26,7 @@ from genus.bus.types import Overflow
 from genus.errors import BusError, QueueFull
 from genus.net._mqtt.address import CONNECT_S, Endpoint, reason_of
 from genus.net._mqtt.machine import SECOND, ClientMachine
-from genus.net._mqtt.mailbox import MessageMailbox
-from genus.net._mqtt.session import Closing, Connected, Filter, Notice, Undelivered
+from genus.net._mqtt.session import Closing, Connected, Filter, MessageMailbox, Notice, Undelivered
 from genus.net._mqtt.wire import Message, Outgoing
 
 RECEIVE_BYTES: Final = 256 * 1024

@@ -19,18 +19,22 @@ from genus.net._envelope import new_uid
 from genus.net._mqtt.address import Endpoint, MqttOptions
 from genus.net._mqtt.connection import LAST_S, Connection
 from genus.net._mqtt.machine import SECOND, ClientMachine
-from genus.net._mqtt.mailbox import HandledMessages, MessageMailbox, PendingMessages
 from genus.net._mqtt.session import (
+    Changes,
     Connected,
     Ended,
     Filter,
     Granted,
+    HandledMessages,
+    MessageMailbox,
     Notice,
+    OtherTokens,
+    OwnTokens,
+    PendingMessages,
     Refused,
     Session,
     Undelivered,
 )
-from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
 from genus.net._problems import ReceiverFailures
 from genus.net._transport import SOFT, Abilities, Receiver, Sending

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from genus._extras import missing_extra
 from genus.errors import BusError
-from genus.net._zenoh.address import ZenohOptions
+from genus.net._addresses import ZenohOptions
 
 if TYPE_CHECKING:
     import zenoh

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from genus.errors import BusError
+from genus.net._addresses import ZenohOptions
 from genus.net._envelope import join_payloads
 from genus.net._problems import ReceiverFailures
 from genus.net._transport import Abilities, Receiver, Sending
-from genus.net._zenoh.address import ZenohOptions
-from genus.net._zenoh.endpoints import PacketSubscriber, PacketSubscribers, declare_publisher
-from genus.net._zenoh.kept import KeptPackets
+from genus.net._zenoh.endpoints import KeptPackets, PacketSubscriber, PacketSubscribers, declare_publisher
 from genus.net._zenoh.session import MAX_SIZE, MeetingPlace, direct, import_zenoh, open_session
 from genus.targets.topics import ZENOH, Dialect
 

@@ -18,7 +18,8 @@ except ImportError as missing:
 
 import genus.filters.internal as x
 from genus.errors import SubscriptionError
-from genus.filters import Subscription, conjuncts
+from genus.filters import Subscription
+from genus.filters.internal import conjuncts
 from genus.model import name_of
 from genus.model.internal import RETYPABLE
 from genus.model.types import TextType
