@@ -33,9 +33,8 @@ from genus.catalog import Catalog
 from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._tables.commits import Part, StoredFile
+from genus.lake._tables.commits import Part, Shape, StoredFile
 from genus.lake._tables.file_systems import LocalFileSystem
-from genus.lake._tables.shapes import Shape
 from genus.lake._tables.store import Store
 from genus.model import name_of
 from genus.model._event import EventMeta

@@ -72,7 +72,7 @@ class Running:
 
 @pytest.fixture
 def listening() -> Iterator[Running]:
-    running = Running("sub", "Loop where lane > 1", "--json", "--count", "2")
+    running = Running("sub", "Loop where lane > 1", "--json", "--limit", "2")
     running.wait_until_it_listens()
     yield running
     running.process.kill()

@@ -258,7 +258,7 @@ def test_metrics_of_a_command_are_served_while_it_runs(folder: Path, network: Me
 
         end = repeatedly(bus, ask)
         done = genus(
-            "sub", "--bus", "memory:rail", "Event where place == 'end'", "--count", "1", "--metrics", str(port)
+            "sub", "--bus", "memory:rail", "Event where place == 'end'", "--limit", "1", "--metrics", str(port)
         )
         end()
     assert done.returncode == 0, done.stderr

@@ -163,7 +163,7 @@ def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, t
     [
         ({}, "give option 'type' or 'subscription'"),
         ({"type": "Counter", "dead": "yes"}, "option 'dead' is 'yes'; it must be true or false"),
-        ({"type": "Counter", "catalgo": "x"}, "unknown option 'catalgo'; the options are catalog, dbc"),
+        ({"type": "Counter", "catalgo": "x"}, "unknown option 'catalgo'; the options are catalog, columns, dbc"),
         ({"type": "Ship"}, "Ship"),
         ({"subscription": "Counter where weight > 3"}, "weight"),
         ({"type": "Counter", "catalog": "/nowhere"}, "cannot read /nowhere/catalog.json, given by option 'catalog'"),

@@ -25,8 +25,7 @@ from genus.lake import Lake, LakeReader
 from genus.lake._ingest import ingest as ingest_module
 from genus.lake._ingest import job
 from genus.lake._tables import store
-from genus.lake._tables.commits import CommitConflict, Part, StoredFile, checksum
-from genus.lake._tables.shapes import Shape
+from genus.lake._tables.commits import CommitConflict, Part, Shape, StoredFile, checksum
 from genus.model import name_of, subtypes
 from tests.lake.roads import ALL, MORNING, Category, Counter, Gate, Radar, Streetside, traffic, write_recording
 

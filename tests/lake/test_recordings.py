@@ -464,7 +464,7 @@ def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path:
     draft = ingest_draft(spark, root, catalog, str(path), Recordings(), 4000)
     (source,) = draft.sources
     assert (source.rows, source.dead) == (501, 2)
-    assert {(shape.type, shape.tag) for shape in draft.shapes} == {("Truck", "21"), ("Trailer", "1021")}
+    assert {(shape.type, shape.presence) for shape in draft.shapes} == {("Truck", "21"), ("Trailer", "1021")}
     stored = pa.concat_tables([pq.read_table(file, partitioning=None) for file in (root / "tables").rglob("*.parquet")])
     assert stored.num_rows == 501
     assert sorted(stored.column("_position").to_pylist()) == sorted(

@@ -21,15 +21,15 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters.types import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
+from genus.lake._jobs import read_object, write_object
 from genus.lake._query import lookup, number_tables, route_job, route_plan
 from genus.lake._query.lookup import Lookup
 from genus.lake._query.number_tables import POSITION_BITS, IntTable, positions_for
 from genus.lake._query.route_job import FileShare, read_shares
 from genus.lake._query.route_plan import RoutePlan, plan_routes
-from genus.lake._query.sent_plan import read_object, write_object
 from genus.lake._query.subscription_list import RouteEntry
+from genus.lake._tables.commits import Shape
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.lake._tables.shapes import Shape
 from genus.model import name_of, vector
 from genus.model._event import EventMeta
 from genus.model._types import INT64_MAX, INT64_MIN
@@ -118,7 +118,7 @@ def columns_of(cls: type[Event], events: Sequence[Event]) -> Columns:
 
 def without_tags(shapes: Iterable[Shape], *types: str) -> list[Shape]:
     """The shapes as a lake lists them where some types have too many."""
-    return [msgspec.structs.replace(shape, tag=None) if shape.type in types else shape for shape in shapes]
+    return [msgspec.structs.replace(shape, presence=None) if shape.type in types else shape for shape in shapes]
 
 
 @pytest.fixture(scope="module")

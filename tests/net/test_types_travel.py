@@ -621,7 +621,7 @@ def test_commands_take_types_that_others_state(tmp_path: Path) -> None:
     address = f"ipc:commands-{os.getpid()}"
     with ExitStack() as stack:
         (writer,) = programs(stack, tmp_path, (address, NEWER))
-        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--count", "2"]
+        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--limit", "2"]
         writer.ask(subscribe=["TravFar"])  # which states it
         told = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "GENUS_TYPES": ""})
         writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(4)])

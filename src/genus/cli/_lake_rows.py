@@ -17,7 +17,7 @@ import msgspec
 
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted, plain_table, sized
-from genus.cli._lake_session import working
+from genus.cli._lake import working
 from genus.errors import LakeError
 
 if TYPE_CHECKING:

@@ -46,6 +46,30 @@ def _read_token(context: click.Context, option: click.Parameter, path: Path | No
     return None if path is None else path.read_text("utf-8", "replace").strip()
 
 
+def _complete(
+    layout: "Layout",
+    addresses: tuple[str, ...],
+    *,
+    watch: str,
+    catalog: Path | None,
+    webhook: str | None,
+    alerts: tuple[str, ...],
+    types: tuple[str, ...],
+) -> "Layout":
+    """Return the layout with what the command line says; the page can save it."""
+    from genus.studio import Alert
+
+    return msgspec.structs.replace(
+        layout,
+        sources=tuple(map(shown_address, addresses)),
+        types=types,
+        watch="" if watch == "Event" else watch,
+        catalog="" if catalog is None else str(catalog),
+        webhook=webhook or "",
+        alerts=(*layout.alerts, *(Alert(subscription=text) for text in alerts)),
+    )
+
+
 @click.command()
 @BUS_TYPES
 @click.argument("addresses", metavar="[ADDRESS...]", nargs=-1, shell_complete=complete_bus)
@@ -95,24 +119,19 @@ def _read_token(context: click.Context, option: click.Parameter, path: Path | No
 @click.pass_context
 def studio(
     context: click.Context,
+    /,
     types: tuple[str, ...],
     addresses: tuple[str, ...],
     layout: "Layout",
-    port: int,
-    host: str,
-    cert: Path | None,
-    key: Path | None,
     file_token: str | None,
     token: str | None,
-    hosts: tuple[str, ...],
-    allow_publish: bool,
     alerts: tuple[str, ...],
     webhook: str | None,
     watch: str,
     catalog: Path | None,
-    docs: str,
     opens: bool,
     lasts: float | None,
+    **server: Any,
 ) -> None:
     """Show buses, simulations, recordings and lakes in the browser.
 
@@ -126,21 +145,13 @@ def studio(
     genus studio -t examples/traffic.py recording.genus lake/
     genus studio --layout examples/studio.toml
     """
-    from genus.studio import Alert, open_source, open_studio
+    from genus.studio import open_source, open_studio
 
     if not (addresses := addresses or layout.sources):
         raise click.UsageError("give an ADDRESS, or a layout with sources (--layout)")
     if context.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
         click.echo(f"others see --access-token in the list of processes; use --access-token-file or {TOKEN}", err=True)
-    layout = msgspec.structs.replace(
-        layout,
-        sources=tuple(map(shown_address, addresses)),
-        types=types,
-        watch="" if watch == "Event" else watch,
-        catalog="" if catalog is None else str(catalog),
-        webhook=webhook or "",
-        alerts=(*layout.alerts, *(Alert(subscription=text) for text in alerts)),
-    )
+    layout = _complete(layout, addresses, types=types, watch=watch, catalog=catalog, webhook=webhook, alerts=alerts)
     loaded = load_all(types)
     with stopped_by_signals() as stop, ExitStack() as stack:
         sources = []
@@ -151,17 +162,11 @@ def studio(
             sources += opened
         page = open_studio(
             *sources,
-            port=port,
-            host=host,
-            cert=cert,
-            key=key,
             token=token if file_token is None else file_token,  # an empty file is refused
-            hosts=hosts,
-            allow_publish=allow_publish,
             catalog=catalog,
-            docs=docs,
             title=layout.title or ", ".join(map(_name_of, layout.sources)),
             layout=layout,
+            **server,
         )
         stack.callback(page.close)
         click.echo(f"Studio: {page.url}", err=True)

@@ -11,7 +11,7 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.filters._expression import DURATION_UNITS
-from genus.filters._token import EXAMPLE_TIME, Token
+from genus.filters._type_names import EXAMPLE_TIME, Token
 from genus.model.internal import RESERVED_WORDS
 
 Advice: TypeAlias = tuple[int, str]

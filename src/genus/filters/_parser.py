@@ -28,7 +28,7 @@ from genus.filters._expression import (
 )
 from genus.filters._like import ESCAPE
 from genus.filters._term import Term
-from genus.filters._token import EXAMPLE_TIME, Token, problem_at
+from genus.filters._type_names import EXAMPLE_TIME, Token, problem_at
 from genus.model.internal import INT64_MAX, MICROSECOND, RESERVED_WORDS
 
 NULL_WORDS = frozenset({"null", "none", "nil", "missing"})

@@ -24,11 +24,11 @@ import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._constants import type_of
 from genus.filters._evaluate import COMPARE, COMPUTE
-from genus.filters._getter import NoSource, place_of, source_of
-from genus.filters._getter_values import (
+from genus.filters._getter import (
     Computed,
     Known,
     Meaning,
+    NoSource,
     Truth,
     as_meaning,
     as_value,
@@ -39,7 +39,9 @@ from genus.filters._getter_values import (
     has_truth,
     negate,
     none_of,
+    place_of,
     plain_enum,
+    source_of,
 )
 from genus.model import name_of
 from genus.model.internal import plain_value

@@ -20,8 +20,7 @@ from genus.filters._parser import (
 )
 from genus.filters._possibility import Reason, describe_types, report_never, warn_never, why_never
 from genus.filters._term import Term
-from genus.filters._token import Token, problem_at
-from genus.filters._type_names import TypesByName, find_type
+from genus.filters._type_names import Token, TypesByName, find_type, problem_at
 from genus.model import Event, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model.internal import read_annotation, type_text
 from genus.model.types import ChoiceType, TextType, Vector

@@ -83,7 +83,7 @@ def _misses(outcome: Outcome) -> tuple[int, int]:
     "synchronisation lost",
     injected="the only possible time master stops at 1 s; the other clocks drift apart by up to 200 ppm",
     expected="hard programs are informed before clocks differ by the gap; no event outside its slot, none late",
-    example='--master monitor --faults "crash node=2 at=1s"',
+    example='--clock-master monitor --faults "crash node=2 at=1s"',
 )
 def synchronisation_lost(setting: Setting) -> Observation:
     """How long hard channels continue, and how far clocks are apart when they stop."""

@@ -116,9 +116,9 @@ def traffic(
     genus demo traffic --scene apps/traffic/city.toml --site mill-street
     """
     from genus_traffic.report_server import ReportServer
+    from genus_traffic.results import Steps
     from genus_traffic.run import run
     from genus_traffic.run_folder import prepare
-    from genus_traffic.steps import Steps
 
     scene = _scene(sites, duration, seed, file, only)
     with ReportServer.open(port) as server:
@@ -148,8 +148,8 @@ def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "
     """
     from genus_traffic.edges import read_edges, read_truth_file
     from genus_traffic.loops import measure
+    from genus_traffic.results import Steps
     from genus_traffic.run_folder import prepare
-    from genus_traffic.steps import Steps
 
     given, known = read_edges(edges), None if truth is None else read_truth_file(truth)
     measured = measure(given, known, prepare(folder), spark, Steps(_progress_bar))

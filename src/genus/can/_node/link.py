@@ -95,7 +95,7 @@ class NodeLink(Link):
             self.tell_taps(event)
 
     def pass_on(self, event: Event) -> None:
-        """Do the same for an event of another network: those who tap this link do not get it."""
+        """Publish an event of another network as `send` does; those who tap this link do not get it."""
         if type(event) not in self.node.tx.channels:
             self.announce(type(event), BestEffort(), None, Event.__struct_fields__)
         self.publish(event, loop_back=False)

@@ -169,7 +169,7 @@ class Station(NodeLink):
         return self.host.clock.virtual_time(self.node.time.local_time(bus_ns))
 
     def find_virtual_time(self, bus_ns: int, near_ns: int) -> int:
-        """Return the same to a nanosecond or two, from a guess; for other threads, as it leaves the node as it is."""
+        """Return `virtual_time` to a nanosecond or two, from a guess; for other threads, as it changes nothing."""
         found = near_ns
         for _ in range(64):  # one or two are enough unless the clock is slowed down
             missing = bus_ns - self.bus_time(found)
@@ -336,7 +336,7 @@ class StationDriver:
         return self._world._wait_for(condition, timeout)
 
     def counters(self) -> Mapping[str, int]:
-        """Return the simulated bus counts frames for all stations; see `World.outcome`."""
+        """Return nothing: the simulated bus counts frames for all stations; see `World.outcome`."""
         return {}
 
     def close(self) -> None:
@@ -427,7 +427,7 @@ def guardian_of(plan: Plan, station: Station) -> BusGuardian:
 
 
 def _windows(plan: Plan, node: str) -> list[tuple[int, int]]:
-    """From the start of a slot to the last instant at which its last attempt may start."""
+    """Return windows from the start of a slot to the last instant at which its last attempt may start."""
     return [
         (start - slot.gap_ns // 2 if start else 0, start + slot.length_ns - slot.gap_ns // 2 - slot.used_ns)
         for start, slot in plan.calendar.starts_in_cycle()
@@ -436,5 +436,5 @@ def _windows(plan: Plan, node: str) -> list[tuple[int, int]]:
 
 
 def _burst(channels: list[ChannelSpec]) -> int:
-    """Return all events at once, and all signatures, announcements and reports."""
+    """Return how many frames may come at once: all events, and all signatures, announcements and reports."""
     return 8 + HEADROOM * sum(channel.frames + 3 for channel in channels)

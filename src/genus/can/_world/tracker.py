@@ -257,7 +257,7 @@ class ChannelTracker:
     # -- at a subscriber ---------------------------------------------------------------------------------------------
 
     def event_delivered(self, subscriber: str, key: Key, bus_now: int) -> bool:
-        """Return a node got an event; returns whether it is one of this channel that the node had not got yet.
+        """Note that a node got an event; return whether it is one of this channel that the node had not got yet.
 
         An event may be received before it counts as sent: if its last frame fails at the last bit and is repeated.
         """

@@ -27,12 +27,12 @@ from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, pr
 from genus.lake._query.scan import DataFile, TableScan
 from genus.lake._query.selection import count_parts, select_tables
 from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, attribute_schema
+from genus.lake._tables.commits import hash_of
 from genus.lake._tables.files import file_info, list_files, open_input
 from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.names import TYPE
-from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.store import Store
 from genus.model import Event, attributes, is_event_type
 from genus.records import read_mapping
@@ -41,7 +41,8 @@ from genus.targets import arrow
 _DBC_SWITCHES = ("truncated", "j1939", "nmea2000")
 """Options of `load_dbc`."""
 _OPTIONS = (
-    *["catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type", "version"],
+    *["catalog", "columns", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription"],
+    *["timeUnit", "type", "version"],
     *_DBC_SWITCHES,
 )
 _SINK_OPTIONS = ("checkpointLocation", "mapping", "path", "queryName", "source", "type")
@@ -56,7 +57,6 @@ class GenusDataSource(DataSource):
         return "genus"
 
     def schema(self) -> StructType:
-        """Return the columns of the subscribed type, or of dead letters."""
         return spark_schema(self._query().columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -115,8 +115,6 @@ class GenusReader(DataSourceReader):
 
 
 class LakeFiles(msgspec.Struct, frozen=True):
-    """Files of one family that a task reads."""
-
     family: str
     types: tuple[str, ...]
     """The types that can match."""
@@ -134,10 +132,10 @@ class LakeBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the files that can have matches, by the ledger; small files of a family are read by one task."""
         lake = LakeFolder(Store(self._path))
-        state = lake.state_of(self._version)
+        state = lake._state_of(self._version)
         catalog = types_of(self._query.catalog).catalog
         tasks: list[LakeFiles] = []
-        with lake.reading(state):
+        with lake._reading(state):
             asked = subscription_of(self._query)
             for family, table in select_tables(asked, catalog, state).items():
                 room = 0
@@ -196,8 +194,6 @@ class EventQuery(msgspec.Struct, frozen=True):
 
 
 class DeadLetterQuery(msgspec.Struct, frozen=True):
-    """A query for dead letters."""
-
     catalog: str
 
     @property
@@ -222,7 +218,6 @@ def parse_options(options: Mapping[str, str]) -> SourceQuery:
 
 
 def check_known(options: Mapping[str, str], known: Sequence[str]) -> None:
-    """Raise LakeError if there is an option with another name."""
     names = {name.lower() for name in known}
     if unknown := sorted(name for name in options if name.lower() not in names):
         raise LakeError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
@@ -258,13 +253,15 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 
 
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
-    path = options.get("dbc")
+    dbc: Any = options.get("dbc")
     switches: dict[str, Any] = {each: is_on(options, each) for each in _DBC_SWITCHES if each in options}
-    if path is None or not switches:
-        return FormatChooser(options.get("format"), options.get("mapping"), path)
-    from genus.can import load_dbc
+    if dbc is not None and switches:
+        from genus.can import load_dbc
 
-    return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, **switches))
+        dbc = load_dbc(dbc, **switches)
+    given = (options.get(name) for name in ("format", "mapping", "timeUnit", "columns"))
+    format, mapping, time_unit, columns = given
+    return FormatChooser(format, mapping, dbc, time_unit=time_unit, columns=columns)
 
 
 def _read_text(path: str) -> str:
@@ -288,7 +285,6 @@ def _filter(query: EventQuery) -> arrow.ArrowFilter:
 
 @lru_cache(maxsize=4)
 def _type_names(query: EventQuery) -> frozenset[str]:
-    """Return the names of types whose events can match."""
     found = matching_types(subscription_of(query), types_of(query.catalog).catalog)
     return frozenset(name for names in found.values() for name in names)
 
@@ -305,15 +301,12 @@ def _for_arrow_target(chunk: Columns, plan: TypePlan) -> pa.RecordBatch:
 
 
 class SourceSplit(NamedTuple):
-    """The split that one task reads."""
-
     split: Split
     format: Format
     origin: Origin
 
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
-    """Yield the splits of all files given to `load`."""
     choose, at_us = chooser_of(options), time.time_ns() // 1000
     target = number_option(options, "splitBytes") or SPLIT_BYTES
     for path in dict.fromkeys(_paths(options)):

@@ -17,8 +17,17 @@ import msgspec
 from genus.catalog import Catalog
 from genus.errors import SubscriptionError
 from genus.filters import Subscription
-from genus.targets.can._compiler import CanFilter, compile
-from genus.targets.can._masks import EtagSet, EtagWeights, Pair, Traffic, Weight, condense, drop_covered
+from genus.targets.can._compiler import (
+    CanFilter,
+    EtagSet,
+    EtagWeights,
+    Pair,
+    Traffic,
+    Weight,
+    compile,
+    condense,
+    drop_covered,
+)
 
 BEAM = 16
 """The number of alternatives followed side by side, if there are not too many joins to try."""

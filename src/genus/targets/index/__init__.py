@@ -28,7 +28,7 @@ from genus.model import Event, name_of, pure_kind, vector
 from genus.model.types import FloatType
 from genus.targets._decompose import Profile
 from genus.targets._intervals import Floats, Interval, key_float
-from genus.targets.index._bitmaps import float_keys
+from genus.targets.index._columns import float_keys
 from genus.targets.index._family_index import BucketPlace, FamilyIndex, Place
 from genus.targets.index._forms import Misfit
 from genus.targets.index._segments import Handles

@@ -24,9 +24,8 @@ from genus.model.internal import retyped_attributes
 from genus.model.types import AttributeType, BytesType, OpaqueType, TextType
 from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
-from genus.targets.index._bitmaps import Keys, Slots
 from genus.targets.index._buckets import Bucket, Entry, Found
-from genus.targets.index._columns import Flags, matching_parts
+from genus.targets.index._columns import Flags, Keys, Slots, matching_parts
 from genus.targets.index._forms import Forms, Misfit
 from genus.targets.index._segments import Dimension, Handles, Numbers, RangeStore, Segment, ShapeKeys
 

@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from genus.model.internal import INT64_MAX
 from genus.targets._intervals import Domain, Interval
-from genus.targets.index._bitmaps import ALL_SET, WORD, AttributeBitmaps, Keys, Slots, Words, clear_bits
-from genus.targets.index._columns import Flags
+from genus.targets.index._columns import ALL_SET, WORD, AttributeBitmaps, Flags, Keys, Slots, Words, clear_bits
 
 Handles: TypeAlias = npt.NDArray[np.int64]
 Rows: TypeAlias = npt.NDArray[np.int32]

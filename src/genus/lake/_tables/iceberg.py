@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from genus._extras import missing_extra
 from genus.errors import LakeError
-from genus.lake._mirror.mirror import MirrorResult
-from genus.lake._mirror.table_log import file_columns, tables_of
+from genus.lake._tables.delta_log import file_columns, tables_of
 from genus.lake._tables.files import local_path
+from genus.lake._tables.mirror import MirrorResult
 from genus.lake._tables.names import BATCH, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store

@@ -17,7 +17,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from genus.errors import LakeError
-from genus.lake._mirror.table_log import (
+from genus.lake._tables.commits import Commit, Part, StoredFile
+from genus.lake._tables.delta_log import (
     Change,
     TableLog,
     delta_schema,
@@ -26,7 +27,6 @@ from genus.lake._mirror.table_log import (
     file_statistics,
     tables_of,
 )
-from genus.lake._tables.commits import Commit, Part, StoredFile
 from genus.lake._tables.names import DEAD, TABLES, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
