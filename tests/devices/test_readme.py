@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from genus.devices import NODE, RUNTIME, generate, runtime_file
+from genus.devices import generate
+from genus.devices._firmware import NODE, RUNTIME, runtime_file
 from genus.devices._readme import DEVIATIONS
 
 from . import road

@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from genus.studio import (
-    GatewayRow,
-    LakeTableRow,
-    NodeRow,
-    SourceRow,
-    Studio,
-    SubscriptionRow,
-    Timeline,
-    open_studio,
-)
-from genus.studio._rows import Health
+from genus.studio import Studio, open_studio
+from genus.studio.types import GatewayRow, Health, LakeTableRow, NodeRow, SourceRow, SubscriptionRow, Timeline
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import SeenLoop, view_page
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from genus.studio import GatewayRow, Studio, open_studio
+from genus.studio import Studio, open_studio
+from genus.studio.types import GatewayRow
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import HOSTILE, view_page
 

@@ -12,10 +12,10 @@ from genus import Event, Maybe
 from genus.bus import RecordingWriter
 from genus.bus.types import Recorded
 from genus.errors import BusError, RecordingError
+from genus.studio._recording_sequence import Reel
 from genus.studio._recording_source import BATCH, RecordingSource
-from genus.studio._reel import Reel
-from genus.studio._rows import ChannelRow, SourceRow
 from genus.studio._source import EventSource, PlayedSource, Source, TimedSource, WaitingSource
+from genus.studio.types import ChannelRow, SourceRow
 
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
 BEGIN_US = round(BEGIN.timestamp() * 1e6)

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from genus.studio import (
+from genus.studio import Studio, open_studio
+from genus.studio.types import (
     ChannelRow,
     LakeCommitRow,
     LakeFollowerRow,
     LakeTableRow,
     NodeRow,
     SourceRow,
-    Studio,
     SubscriptionRow,
-    open_studio,
+    Tables,
 )
-from genus.studio._rows import Tables
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import HOSTILE, SeenLoop, view_page
 

@@ -15,7 +15,8 @@ from genus.filters import Subscription, TypesByName, read_subscriptions
 if TYPE_CHECKING:
     from genus.can.types import Plan
     from genus.catalog import Catalog
-    from genus.devices import DeviceChannel, Firmware, NodeFeature
+    from genus.devices import DeviceChannel, Firmware
+    from genus.devices.types import NodeFeature
 
 SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
 

@@ -14,7 +14,7 @@ from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR
 
 if TYPE_CHECKING:
-    from genus.studio import Layout
+    from genus.studio.types import Layout
 
 PORT = 8420
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -23,7 +23,8 @@ TOKEN = "GENUS_STUDIO_TOKEN"
 
 def _take_layout(context: click.Context, option: click.Parameter, path: Path | None) -> "Layout":
     """Read the layout first: what it says is the default of the other options."""
-    from genus.studio import Layout, load_layout
+    from genus.studio import load_layout
+    from genus.studio.types import Layout
 
     if path is None:
         return Layout()
@@ -57,7 +58,7 @@ def _complete(
     types: tuple[str, ...],
 ) -> "Layout":
     """Return the layout with what the command line says; the page can save it."""
-    from genus.studio import Alert
+    from genus.studio.types import Alert
 
     return msgspec.structs.replace(
         layout,

@@ -9,8 +9,8 @@ from genus.errors import GenusError, SubscriptionError, SyntaxProblem
 from genus.filters import Subscription, TypesByName, complete, parse_again, python_source
 from genus.filters.types import Unmet
 from genus.model import Event, name_of, vector
+from genus.studio._figures import cut, number_of, value_text, values_of
 from genus.studio._taps import Seen
-from genus.studio._texts import cut, number_of, value_text, values_of
 
 Json: TypeAlias = dict[str, Any]
 

@@ -16,15 +16,13 @@ from genus.bus.types import Recorded
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
+from genus.studio._figures import Meters, Rates, counted, three_digits, time_us_of
 from genus.studio._history import Piece
-from genus.studio._playback import Playback
 from genus.studio._plot import PlotSeries
-from genus.studio._rates import Meters, Rates
-from genus.studio._reel import DAMAGED, Reel, ReelIndex
-from genus.studio._rows import ChannelRow, Row, SourceRow, Tables
+from genus.studio._recording_sequence import DAMAGED, Playback, Reel, ReelIndex
 from genus.studio._source import Receive
 from genus.studio._taps import Seen
-from genus.studio._texts import counted, three_digits, time_us_of
+from genus.studio.types import ChannelRow, Row, SourceRow, Tables
 from genus.targets import python as python_target
 
 BATCH = 500
@@ -132,11 +130,9 @@ class RecordingSource:
         return found
 
     def types(self) -> Collection[type]:
-        """Return the event types that were given."""
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type were played."""
         if self._changed.acquire(timeout=PATIENCE_S):
             try:
                 found: Counter[str] = Counter()
@@ -174,13 +170,11 @@ class RecordingSource:
     def read_points(
         self, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
     ) -> Iterator[tuple[float, Piece]]:
-        """Return the points of some series of the whole recording, however far it is played."""
         return Reel(self._reel.path, None).read_points(series)
 
     def events_between(
         self, subscription: Subscription, start_ms: float, end_ms: float, most: int
     ) -> tuple[list[Seen], int]:
-        """The first events of a range of time that match, however far the recording is played, and how many do."""
         is_match, found, total = python_target.compile(subscription), list[Seen](), 0
         start_us, end_us = 1000 * start_ms, 1000 * end_ms
         for number, recorded in enumerate(Reel(self._reel.path, subscription.classes()).read(), 1):
@@ -193,7 +187,6 @@ class RecordingSource:
         return found, total
 
     def close(self) -> None:
-        """End playing."""
         self._is_closed = True
         if self._changed.acquire(timeout=PATIENCE_S):
             self._changed.notify_all()
@@ -229,7 +222,6 @@ class RecordingSource:
             self._changed.notify_all()
 
     def set_speed(self, speed: float) -> None:
-        """Let time pass so many times as fast as in reality, or as fast as the events can be read."""
         with self._changed:
             self._playback.set_speed(speed, self._clock())
             self._changed.notify_all()

@@ -15,12 +15,12 @@ from starlette.concurrency import run_in_threadpool
 
 from genus.filters.types import Unmet
 from genus.studio._feed import ALIVE_S, Feed, Turn
+from genus.studio._figures import cut
+from genus.studio._figures import encode as _encode
 from genus.studio._plot import PlotStream
 from genus.studio._questions import Asked, event_json
 from genus.studio._source import TimelineSource
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import cut
-from genus.studio._texts import encode as _encode
 
 RETRY = b"retry: 1000\n\n"
 """A page connects again after a second."""
@@ -86,7 +86,6 @@ class Ticker:
             return
 
     def close(self) -> None:
-        """End all streams."""
         self.is_closed = True
         self._has_joined.set()
         self._turned.set()
@@ -99,7 +98,6 @@ class Ticker:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     async def tables(self, names: tuple[str, ...]) -> AsyncIterator[bytes]:
-        """Yield the stream of some tables."""
         viewer = object()
         self.join(viewer, names)
         self.feed.gather(names)

@@ -18,7 +18,7 @@ from genus._extras import missing_extra
 from genus.bus import Bus
 from genus.errors import BusError
 from genus.model import Span, seconds
-from genus.studio._alerts import Alerts
+from genus.studio._alerts import Alerts, Webhook
 from genus.studio._feed import PAUSE, PAUSE_ALONE, Feed
 from genus.studio._layout import Layout
 from genus.studio._open import mark_parts, source_of
@@ -27,7 +27,6 @@ from genus.studio._security import LOCAL_NAMES, Access, Guard, check_certificate
 from genus.studio._source import Source
 from genus.studio._taps import Taps
 from genus.studio._type_table import TypeTable
-from genus.studio._webhook import Webhook
 
 if TYPE_CHECKING:
     import uvicorn
@@ -62,7 +61,7 @@ def open_studio(
     Counters of a bus of this process are read; its events are taken only while a page shows them.
 
     Args:
-        what: Buses, gateways, worlds of the simulator, or sources of your own (`genus.studio.Source`).
+        what: Buses, gateways, worlds of the simulator, or sources of your own (`genus.studio.types.Source`).
         port: The port of the page; 0 is any free one.
         host: The address to listen at. All but this machine's own needs `cert` and `key`, and a token.
         cert: A certificate for TLS, as a file; `key` has its private key.
@@ -112,7 +111,7 @@ def open_studio(
         title=title or (layout.title if layout is not None else "") or ", ".join(source.name for source in sources),
         is_alone=all(isinstance(each, Source) for each in what),
     )
-    studio.end_with([each for each in what if isinstance(each, Bus)])
+    studio._end_with([each for each in what if isinstance(each, Bus)])
     return studio
 
 
@@ -233,7 +232,7 @@ class Studio:
         """Block until it is closed, for a span at most; returns whether it is."""
         return self._is_closed.wait(None if timeout is None else seconds(timeout, "timeout"))
 
-    def end_with(self, buses: Collection[Bus]) -> None:
+    def _end_with(self, buses: Collection[Bus]) -> None:
         """Close it when the last of some buses is closed."""
 
         def end() -> None:

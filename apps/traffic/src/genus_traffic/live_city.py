@@ -84,7 +84,7 @@ def _read_scene(path: Path) -> Scene:
 
 
 class CitySystem:
-    """State: the segments of a city and its centre; a `genus.studio.SimulatedSystem`."""
+    """State: the segments of a city and its centre; a `genus.studio.types.SimulatedSystem`."""
 
     types: Collection[type] = TYPES
 

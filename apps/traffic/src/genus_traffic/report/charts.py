@@ -8,9 +8,9 @@ from math import ceil
 
 import msgspec
 
-from genus.studio import FrameSpan as DrawnFrame
-from genus.studio import SlotSpan as DrawnSlot
-from genus.studio import TypeRow as DrawnType
+from genus.studio.types import FrameSpan as DrawnFrame
+from genus.studio.types import SlotSpan as DrawnSlot
+from genus.studio.types import TypeRow as DrawnType
 from genus_traffic.report.formats import Clock, count_of, micros_of
 from genus_traffic.report.type_tree import drawn_types
 from genus_traffic.results import Accuracy, BusPicture, ChannelRow, FrameSpan, Minute, Received, Results, Wait

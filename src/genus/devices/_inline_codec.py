@@ -1,14 +1,10 @@
-"""Straight code: functions that read payloads without tables, one for all classes with the same attributes.
-
-Payloads are not empty.
-"""
+"""Straight code: functions that read payloads without tables, one for all classes with the same attributes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from genus.can.internal import PayloadField
-from genus.devices._layout import DeviceClass, DeviceFamily
-from genus.devices._program import Program
+from genus.devices._program import DeviceClass, DeviceFamily, Program
 from genus.model.types import (
     Attribute,
     BoolType,

@@ -1,4 +1,4 @@
-"""The tables of Studio: what a page, and `/api/TABLE`, shows of the sources; a class of rows for each table.
+"""What Studio shows and is shown: sources, layouts, and the rows of its tables, as a page and `/api/TABLE` have them.
 
 A row is plain data that JSON can carry. Times are milliseconds since 1970 in the source's own time, spans are in the
 unit that the name ends with, and None is what is not known. The key of a row is unique in its table and stays the same
@@ -10,18 +10,61 @@ from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
+from genus.studio._layout import Alert, Layout, PlotLayout
+from genus.studio._source import (
+    AskedSource,
+    EventSource,
+    FrameSpan,
+    PlayedSource,
+    PublishingSource,
+    Receive,
+    Row,
+    SimulatedSystem,
+    SimulationMaker,
+    SlotSpan,
+    Source,
+    Tables,
+    TimedSource,
+    Timeline,
+    TimelineSource,
+    WaitingSource,
+)
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """A row of a table."""
+__all__ = [
+    "Alert",
+    "AlertRow",
+    "AskedSource",
+    "AttributeCell",
+    "ChannelRow",
+    "EventSource",
+    "FrameSpan",
+    "GatewayRow",
+    "LakeCommitRow",
+    "LakeFollowerRow",
+    "LakeTableRow",
+    "Layout",
+    "NodeRow",
+    "PlayedSource",
+    "PlotLayout",
+    "ProblemRow",
+    "PublishingSource",
+    "Receive",
+    "Row",
+    "SimulatedSystem",
+    "SimulationMaker",
+    "SlotSpan",
+    "Source",
+    "SourceRow",
+    "SubscriptionRow",
+    "Tables",
+    "TimedSource",
+    "Timeline",
+    "TimelineSource",
+    "TypeChangeRow",
+    "TypeRow",
+    "WaitingSource",
+]
 
-    history: ClassVar[tuple[str, ...]] = ()
-    """Fields that are sent with a snapshot only, as a page continues them itself."""
-
-
-Rows: TypeAlias = Mapping[str, Row]
-"""The rows of a table, by key."""
-Tables: TypeAlias = Mapping[str, Rows]
-"""The rows of some tables, by the table's name."""
 
 State: TypeAlias = Literal["live", "playing", "paused", "ended", "failed"]
 Health: TypeAlias = Literal["fine", "degraded", "wrong", "silent", "nobody", "unknown"]
