@@ -27,7 +27,7 @@ from genus.lake._tables import part_writer
 from genus.lake._tables.lake_catalog import CatalogFile
 from genus.lake._tables.names import POSITION
 from genus.model import vector
-from genus.model._unread import unread_values
+from genus.model._values import unread_values
 from genus.targets import arrow, can, coap, python, topics
 from genus.targets.coap import ServerTests
 from genus.targets.index import SubscriptionIndex
