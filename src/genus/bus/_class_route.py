@@ -45,13 +45,13 @@ Matches: TypeAlias = Callable[[Event], bool]
 class PublisherOwner(Protocol):
     """A collection, as a route sees it."""
 
-    publishers: dict[type, Deliver]
+    _publishers: dict[type, Deliver]
     """Functions that publish events, by class."""
 
-    def install(self, cls: type, code: CodeType) -> None:
+    def _install(self, cls: type, code: CodeType) -> None:
         """Run code to publish events of a class."""
 
-    def discard(self, cls: type) -> None:
+    def _discard(self, cls: type) -> None:
         """Ask the route for a new method with the next event of a class."""
 
 
@@ -110,10 +110,10 @@ class ClassRoute:
         if self._code is None and self._left <= 0:
             self._settle()
         with self._router.lock:
-            if self.cls not in owner.publishers:
+            if self.cls not in owner._publishers:
                 self._publishers.append(owner)
-                owner.install(self.cls, self._code.publishing_code() if self._code else self._finding_code())
-            return owner.publishers[self.cls]
+                owner._install(self.cls, self._code.publishing_code() if self._code else self._finding_code())
+            return owner._publishers[self.cls]
 
     def _finding_code(self) -> CodeType:
         """Return the same as `ClassDispatcher.publishing_code`, for code that finds the listeners."""
@@ -123,7 +123,7 @@ class ClassRoute:
     def discard_publishers(self) -> None:
         """Let collections ask for new functions; the router's lock is held."""
         for owner in self._publishers:
-            owner.discard(self.cls)
+            owner._discard(self.cls)
         self._publishers.clear()
 
     # Generated code
@@ -155,7 +155,7 @@ class ClassRoute:
             audience.compiled.add(self)
         for listener in code.always:
             assert isinstance(listener, Listener)
-            listener.count_by(code.counts, MAX_GENERATIONS)
+            listener._count_by(code.counts, MAX_GENERATIONS)
         self.discard_publishers()
 
     def discard_code(self) -> None:
