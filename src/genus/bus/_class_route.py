@@ -45,7 +45,7 @@ Matches: TypeAlias = Callable[[Event], bool]
 class PublisherOwner(Protocol):
     """A collection, as a route sees it."""
 
-    _publishers: dict[type, Deliver]
+    publishers: dict[type, Deliver]
     """Functions that publish events, by class."""
 
     def _install(self, cls: type, code: CodeType) -> None:
@@ -110,10 +110,10 @@ class ClassRoute:
         if self._code is None and self._left <= 0:
             self._settle()
         with self._router.lock:
-            if self.cls not in owner._publishers:
+            if self.cls not in owner.publishers:
                 self._publishers.append(owner)
                 owner._install(self.cls, self._code.publishing_code() if self._code else self._finding_code())
-            return owner._publishers[self.cls]
+            return owner.publishers[self.cls]
 
     def _finding_code(self) -> CodeType:
         """Return the same as `ClassDispatcher.publishing_code`, for code that finds the listeners."""

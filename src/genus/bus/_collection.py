@@ -107,7 +107,7 @@ class Collection(Generic[T]):
         self.flavour = flavour
         self.dedup_window = dedup_window
         self.listeners: dict[Listener[T], None] = {}
-        self._publishers: dict[type, Callable[[Any], object]] = _Publishers(self)
+        self.publishers: dict[type, Callable[[Any], object]] = _Publishers(self)
         self._bus = bus
         self._group: RoundRobin | None = None
         self._method = method
@@ -129,7 +129,7 @@ class Collection(Generic[T]):
                 call waited. All other subscribers got the event.
             BusError: The bus is closed.
         """
-        self._publishers[type(event)](event)
+        self.publishers[type(event)](event)
 
     def publish_all(self, events: Iterable[T]) -> int:
         """Publish events in their order, and return their number; links that can send many at once get them so.
@@ -143,7 +143,7 @@ class Collection(Generic[T]):
         return publish_each(self.publish, events)
 
     def _deliver_of(self, event: object) -> Callable[[Any], object]:
-        if type(event) not in self._publishers:
+        if type(event) not in self.publishers:
             self._check_event(event)
         return self._bus._route(type(event)).deliver
 
@@ -169,15 +169,15 @@ class Collection(Generic[T]):
         if self._hot is None:
             self._hot = cls
             self._method.use(code)
-            self._publishers[cls] = self.publish
+            self.publishers[cls] = self.publish
         else:
             from genus.targets.dispatch import make_function
 
-            self._publishers[cls] = MethodType(make_function(code), self)
+            self.publishers[cls] = MethodType(make_function(code), self)
 
     def _discard(self, cls: type) -> None:
         """Ask the route for new code with the next event of a class."""
-        self._publishers.pop(cls, None)
+        self.publishers.pop(cls, None)
         if self._hot is cls:
             self._hot = None
             self._method.reset()
