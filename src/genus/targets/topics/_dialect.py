@@ -49,7 +49,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
     empty_chunks: bool = False
 
     def join(self, chunks: Iterable[str]) -> str:
-        """Return a key or pattern of its chunks.
+        """Join chunks to a key or pattern.
 
         >>> NATS.join(["city", "Loop", "_"])
         'city.Loop._'
@@ -113,7 +113,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return _parse(self, text) is not None
 
     def escape(self, text: str) -> str:
-        """Any text as one chunk, the same in all dialects: letters, digits, `_` and `-` stay, others become codes.
+        """Write any text as one chunk, the same in all dialects: letters, digits, `_` and `-` stay.
 
         The chunk is never empty, and never just `_`; different texts have different chunks.
 
