@@ -115,7 +115,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
     def escape(self, text: str) -> str:
         """Write any text as one chunk, the same in all dialects: letters, digits, `_` and `-` stay.
 
-        The chunk is never empty, and never just `_`; different texts have different chunks.
+        Other signs become codes. The chunk is never empty, and never just `_`; different texts have different chunks.
 
         >>> ZENOH.escape("traffic.Loop"), ZENOH.escape("A8/km 31"), ZENOH.escape("")
         ('traffic~2ELoop', 'A8~2Fkm~2031', '~')
