@@ -149,7 +149,7 @@ class Dbc:
         return decoder.event(frame_id, data, time, place)
 
     def decoder_of(self, frame_id: int, extended: bool = False) -> CompiledDecoder | None:
-        """Return the function from data and time to the event, for frames with an identifier; None if they have none."""
+        """Return the function from data and time to the event, of frames with an identifier; None if they have none."""
         decoder = self._find(frame_id, extended)
         if not isinstance(decoder, MessageDecoder):
             return None
