@@ -268,7 +268,7 @@ class TestErrors:
         assert "no ink" in caplog.text
 
     def test_what_cannot_be_called_is_no_handler(self) -> None:
-        with open_bus() as bus, pytest.raises(BusError, match="5 is no handler"):
+        with open_bus() as bus, pytest.raises(BusError, match="5 is not a handler"):
             bus.collection(Tick).subscribe(5)  # type: ignore[call-overload]
 
     @pytest.mark.parametrize(

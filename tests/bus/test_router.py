@@ -439,7 +439,7 @@ class TestStamping:
     def test_a_source_that_no_event_can_carry_is_refused(self, source: Any) -> None:
         from genus.errors import BusError
 
-        with pytest.raises(BusError, match="is no text that events can carry"):
+        with pytest.raises(BusError, match="is not text that events can carry"):
             open_bus(source=source)
 
 

@@ -225,8 +225,11 @@ def test_monitor_counts_by_type_and_source(folder: Path, network: MemoryNetwork,
 def test_what_cannot_be_watched_is_one_line(folder: Path) -> None:
     for words, said in (
         (("bus", "local:"), "local: stays within this command"),
-        (("monitor", "zenho:"), "'zenho:' is no address of a bus: did you mean 'zenoh'?"),
-        (("sub", "--bus", "nowhere"), "'nowhere' is no address of a bus: known are can:, coap:, coaps:, ipc:, local:"),
+        (("monitor", "zenho:"), "'zenho:' is not an address of a bus: did you mean 'zenoh'?"),
+        (
+            ("sub", "--bus", "nowhere"),
+            "'nowhere' is not an address of a bus: known are can:, coap:, coaps:, ipc:, local:",
+        ),
     ):
         done = genus(*words)
         assert done.returncode in (1, 2)

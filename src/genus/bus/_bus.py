@@ -730,7 +730,7 @@ def _nanoseconds_of(time: object) -> int:
     if isinstance(time, int):
         return time
     if not isinstance(time, datetime):
-        raise BusError(f"{time!r} is no point of time; give a datetime with a time zone, or nanoseconds since 1970")
+        raise BusError(f"{time!r} is not a point in time; give a datetime with a time zone, or nanoseconds since 1970")
     if time.tzinfo is None:
         raise BusError(f"{time.isoformat()} has no time zone; write for example datetime(..., tzinfo=UTC)")
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000

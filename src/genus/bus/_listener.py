@@ -406,12 +406,14 @@ def check_handler(handler: Callable[..., object]) -> None:
         close = getattr(handler, "close", None) if hint else None
         if close is not None:
             close()  # a coroutine that nobody awaits would warn
-        raise BusError(f"{handler!r} is no handler: it cannot be called with an event{hint}")
+        raise BusError(f"{handler!r} is not a handler: it cannot be called with an event{hint}")
     if not _takes_one(handler):
         import inspect
 
         name = getattr(handler, "__qualname__", None) or repr(handler)
-        raise BusError(f"{name}{inspect.signature(handler)} is no handler: it is called with one argument, the event")
+        raise BusError(
+            f"{name}{inspect.signature(handler)} is not a handler: it is called with one argument, the event"
+        )
 
 
 def _takes_one(handler: Callable[..., object]) -> bool:

@@ -406,7 +406,7 @@ class Server:
         if reply is None or not number:
             return
         if not isinstance(reply, Event):
-            raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is no event")
+            raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is not an event")
         if (type(event), type(reply)) not in self._checked:
             check_reply_type(type(reply), type(event))
             self._checked.add((type(event), type(reply)))
