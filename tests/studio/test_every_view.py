@@ -144,7 +144,11 @@ def test_buttons_can_be_read_while_they_are_used(browser: "Browser", studio: Stu
     """Hovered, pressed and both: 4.5 at least; axe sees them at rest only."""
     with view_page(browser, studio, "channels", color_scheme=scheme) as page:
         button = page.get_by_role("button", name="only with problems")
-        for view, name in (("channels", "only with problems"), ("can", "by channel"), ("types", "codes and event tags")):
+        for view, name in (
+            ("channels", "only with problems"),
+            ("can", "by channel"),
+            ("types", "codes and event tags"),
+        ):
             visit(page, view)
             button = page.get_by_role("button", name=name)
             assert button.evaluate(RATIO) >= 4.5
