@@ -51,7 +51,7 @@ STEPS = (
     step("logs", "can_logs", lambda bench: bench.table()),  # about three minutes
     step("streaming", "streaming"),
     step("ipc", "ipc"),
-    step("zenoh", "zenoh", lambda bench: "\n\n".join(bench.tables().values())),
+    step("zenoh", "zenoh", lambda bench: bench.rates_table(bench.ROUNDS)),
     step("mqtt", "mqtt", lambda bench: bench.run() if which("mosquitto") else "mosquitto is not installed."),
     step("recordings", "recordings", lambda bench: bench.table()),
     step("cloudevents", "cloudevents", lambda bench: bench.table()),

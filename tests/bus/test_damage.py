@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe
 from genus.bus import RecordingWriter, read_recording
-from genus.bus._blocks import BUNDLE, HEADER, MARKER, Block, EventGroup, blocks_in, bundle, pack_events
+from genus.bus._blocks import BUNDLE, HEADER, MARKER, Block, EventGroup, blocks_in, bundle, find_format, pack_events
 from genus.bus._codec import encode_event
-from genus.bus._formats import find_format
 from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Gap, end_of_value, frames_in
 from genus.errors import RecordingError
 from tests.examples import examples

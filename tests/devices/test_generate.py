@@ -23,7 +23,7 @@ from genus.devices import Firmware, generate
 from genus.devices._firmware import NODE, RUNTIME
 from genus.errors import DeviceError, NotRegistered, SubscriptionError
 from genus.filters import read_subscriptions
-from genus.model._unread import unread_values
+from genus.model._values import unread_values
 from genus.testing import run_command
 
 from . import road

@@ -9,7 +9,7 @@ from genus import Catalog, Event, Subscription, UInt8
 from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
 from genus.model import attributes
-from genus.model._unread import unread_values
+from genus.model._values import unread_values
 from genus.model.types import ChoiceType, OpaqueType
 
 from .compiled import (

@@ -48,7 +48,7 @@ def test_an_unknown_option_is_answered_with_the_known_ones(link: str) -> None:
 
 
 @each_option
-@settings(max_examples=10)
+@settings(max_examples=3)
 @given(text=st.text(max_size=12))
 @example(text="9" * 5000)  # int() refuses it by an error of its own
 @example(text="\u0663")  # a digit, but no ASCII one

@@ -211,7 +211,7 @@ def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
         town.network.add(packet)
     town.run(1)
     assert got == [Lock(n=1)]
-    assert [trouble.expired for trouble in told] == [1, 1]
+    assert [problem.expired for problem in told] == [1, 1]
     assert there.traffic().link["late"] == 1
 
 

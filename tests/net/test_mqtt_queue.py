@@ -184,7 +184,7 @@ def test_what_comes_for_a_consumer_that_left_is_counted(broker: MqttBroker, stac
 
 
 def test_consumers_are_told_of_late_events(broker: MqttBroker, stack: ExitStack) -> None:
-    """Each consumer that gave a handler of troubles is, as long as it is there."""
+    """Each consumer that gave a handler of problems is, as long as it is there."""
     (publisher,) = opened(stack, broker, "late", 1)
     channel = stack.enter_context(publisher.channel(Task, Soft("1ms", "60s")))
     channel.announce()  # nobody is there to measure round trips with

@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from genus.bus._interested import Interested
 from genus.bus._link import Link, Timer, WaitFor
 from genus.bus._listener import Listener, RoundRobin
+from genus.bus._router import Interested
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
 from genus.model import Event, Maybe, Span, UInt32, attributes, is_event_type, is_type, name_of, seconds

@@ -13,8 +13,16 @@ import msgspec
 from genus.catalog._declare import ClassCache, collect_types, describe_clash, order_classes
 from genus.catalog._diff import compare_catalogs, extends
 from genus.catalog._file import Damage, format_catalog, lock_file, parse_catalog, read_text, real_path, replace_text
-from genus.catalog._numbers import NumberAllocator, presence_reader
-from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry, TypeTable, without_names
+from genus.catalog._records import (
+    ROOT,
+    Finding,
+    NumberAllocator,
+    RegistrationResult,
+    TypeEntry,
+    TypeTable,
+    presence_reader,
+    without_names,
+)
 from genus.catalog._registration import Registration
 from genus.codes.types import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered

@@ -25,6 +25,7 @@ COMMANDS = {
     "ingest": "genus.cli._lake_fill:ingest",
     "dead": "genus.cli._lake_fill:dead",
     "read": "genus.cli._lake_query:read",
+    "sql": "genus.cli._lake_query:sql",
     "route": "genus.cli._lake_query:route",
     "inbox": "genus.cli._lake_query:inbox",
     "stream": "genus.cli._lake_fill:stream",
@@ -47,6 +48,7 @@ HELP_SECTIONS = {
     },
     "Query it": {
         "read": "Show the events that match a subscription",
+        "sql": "Answer a question in SQL",
         "route": "Match many subscriptions: count or deliver",
         "inbox": "Show the events delivered to a subscriber",
     },

@@ -168,6 +168,44 @@ MAX_NAMED = 20
 """How many known subscribers the message about an unknown one lists."""
 
 
+QUERIES = ("SELECT", "WITH", "VALUES", "SHOW", "DESCRIBE", "EXPLAIN")
+"""First words of statements that only read; others would change tables, which is not what the lake's views are for."""
+
+
+@click.command()
+@lake_and("QUERY")
+@takes_rows
+@click.option("--subtypes", is_flag=True, help="Views have the attributes of all types below theirs, too.")
+@on_spark
+def sql(
+    given: tuple[str, str],
+    limit: int | None,
+    columns: str | None,
+    only_count: bool,
+    out: Path | None,
+    as_json: bool,
+    subtypes: bool,
+    spark: "SparkSession",
+) -> None:
+    """Answer a question in SQL.
+
+    There is a view of every type and kind, named like it with _ for a dot; `is_a(_type, 'Loop')` is true for events of
+    a type and of all below it. The language is that of Spark. QUERY only reads.
+
+    \b
+    genus lake sql city "SELECT place, avg(speed) FROM Loop GROUP BY place"
+    genus lake sql city "SELECT date(time) AS day, count(*) FROM Roadside GROUP BY 1" --json
+    """
+    path, query = given
+    if query.split(maxsplit=1)[:1] == [] or query.split(maxsplit=1)[0].upper() not in QUERIES:
+        raise click.UsageError(f"QUERY must begin with {', '.join(QUERIES)}: it only reads")
+    from genus.lake import Lake
+
+    lake = Lake(started(spark), path)
+    lake.views(subtypes=subtypes)
+    give(spark.sql(query), Asked(limit, columns or "*", only_count, out, as_json))
+
+
 @click.command()
 @lake_and("SUBSCRIPTIONS")
 @click.option(

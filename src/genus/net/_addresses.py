@@ -59,7 +59,6 @@ class Several(NamedTuple):
     read: Reader
 
     def __call__(self, what: str, text: str) -> Any:
-        """Read one of the values."""
         return self.read(what, text)
 
 
@@ -100,7 +99,6 @@ def read_options(cls: type, place: str, query: str) -> dict[str, Any]:
 
 
 def any_text(what: str, text: str) -> str:
-    """Read any text."""
     return text
 
 
@@ -117,8 +115,6 @@ def flag(what: str, text: str) -> bool:
 
 
 def whole(least: int, most: int = 1 << 30) -> Reader:
-    """Read a whole number within bounds."""
-
     def read(what: str, text: str) -> int:
         is_number = text.isascii() and text.isdecimal() and len(text) < 20  # int() refuses very many digits
         if not is_number or not least <= int(text) <= most:

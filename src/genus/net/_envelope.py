@@ -38,7 +38,7 @@ NUMBERS = 1 << 32
 
 
 class Origin(msgspec.Struct, frozen=True, gc=False):
-    """Where an event was first published: the uid of the bus, the event's number there, and the gateways crossed."""
+    """Where an event was first published: uid of the bus, number of the event there, and gateways crossed since."""
 
     uid: bytes
     number: int
@@ -133,13 +133,13 @@ class Relay(Protocol):
     """A gateway's access to one link."""
 
     def set_interest(self, interests: Iterable[Interest]) -> None:
-        """Receive what these wants match, and tell the network of them, spoken by this link; replaces those before.
+        """Receive what these interests match, and show them on the network; replaces those before.
 
         Subscriptions may be wider than what was asked elsewhere (merged); each keeps its origin and hops.
         """
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Stop receiving."""
 
 
 class RelayLink(ABC):
@@ -150,7 +150,7 @@ class RelayLink(ABC):
 
     @abstractmethod
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
-        """Call a function once with each event that the wants of the relay match.
+        """Call a function once with each event that the relay asks for.
 
         Also with events that were published on this link's own bus; not with those that were forwarded to this link.
         """
@@ -164,15 +164,15 @@ class RelayLink(ABC):
 
     @abstractmethod
     def interests(self) -> list[Interest]:
-        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others and the own bus subscribe to; what the own gateways ask for is left out."""
 
     @abstractmethod
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
+        """Call a function, from any thread, when `interests()` has changed; returns a function to end it."""
 
     @property
     def is_connected(self) -> bool:
-        """Whether the medium can be reached now; True where it cannot be lost."""
+        """Return whether the medium can be reached now; True where it cannot be lost."""
         return True
 
     def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
@@ -211,7 +211,7 @@ class RelayLink(ABC):
         """
 
     def lose(self, arrival: Arrival) -> None:  # noqa: B027 - a default
-        """An event could not be forwarded: let the receivers on this network miss it, if they can notice."""
+        """Let the receivers on this network miss an event that could not be forwarded, if they can notice."""
 
     def report_loss(self, arrival: Arrival) -> None:  # noqa: B027 - a default
         """Tell the publisher of an event, if it is on this network and can be told, that a gateway lost it."""

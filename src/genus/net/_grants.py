@@ -225,13 +225,13 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 class Allowed(msgspec.Struct, frozen=True):
-    """That something is granted, and by which grants."""
+    """The answer that something is granted, and by which grants."""
 
     by: tuple[Grant, ...]
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """That something is not granted: the reason as text, the types that are not, and what would be allowed instead.
+    """The answer that something is not granted: the reason, the missing types, and what would be allowed instead.
 
     A refusal is false in a condition.
     """
@@ -261,7 +261,7 @@ class Grants(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, users=users)
 
     def may_publish(self, who: str, cls: type) -> Allowed | Refusal:
-        """Return whether a user may publish events of a class; those of classes below it are another question."""
+        """Return whether a user may publish events of a class; ask again for each class below it."""
         grants = self._of(who, "publish")
         if isinstance(grants, Refusal):
             return grants
@@ -279,7 +279,7 @@ class Grants(msgspec.Struct, frozen=True):
         return Refusal(f"{who} may not be a gateway that has a name: {self.source} does not say gateway = true")
 
     def may_subscribe(self, who: str, subscription: Subscription) -> Allowed | Refusal:
-        """Whether a user may subscribe; if not, the refusal says which types are not granted and which would be."""
+        """Return whether a user may subscribe; a `Refusal` says which types are missing and which would be allowed."""
         grants = self._of(who, "subscribe")
         if isinstance(grants, Refusal):
             return grants
@@ -328,7 +328,7 @@ class Grants(msgspec.Struct, frozen=True):
     # -- for routers and brokers --------------------------------------------------------------------------------------
 
     def patterns(self, dialect: Dialect, realm: str) -> dict[str, UserKeys]:
-        """The key patterns of what each user may publish and subscribe in a realm, without users that may do neither.
+        """Return the key patterns of what each user may publish and subscribe in a realm; users with none are left out.
 
         A kind is compiled to the types that have it now; make the patterns again when there are more.
         """
@@ -371,15 +371,15 @@ class Permit(msgspec.Struct, frozen=True):
     who: str
 
     def check_publish(self, cls: type) -> None:
-        """BusError with the reason if events of a class may not be published."""
+        """Raise BusError with the reason if events of a class may not be published."""
         _raise_refusal(self.grants.may_publish(self.who, cls))
 
     def check_subscribe(self, subscription: Subscription) -> None:
-        """BusError with the reason if the subscription may not be made."""
+        """Raise BusError with the reason if a subscription may not be made."""
         _raise_refusal(self.grants.may_subscribe(self.who, subscription))
 
     def check_gateway(self) -> None:
-        """BusError with the reason if a gateway that has a name may not be here."""
+        """Raise BusError with the reason if this user may not be one of several gateways of a name."""
         _raise_refusal(self.grants.may_be_gateway(self.who))
 
 
@@ -430,7 +430,6 @@ def _allowed(subscription: Subscription, grants: list[Grant]) -> tuple[str, ...]
 
 
 def _type_text(subscription: Subscription) -> str:
-    """Return the types that a subscription names."""
     return f"{'exact ' if subscription.exact else ''}{' & '.join(map(name_of, subscription.types))}"
 
 

@@ -49,7 +49,7 @@ class Measured(Protocol):
     """What has metrics of its own, such as a gateway."""
 
     def metrics(self) -> Iterable[Metric]:
-        """The metrics as they are now; called from another thread."""
+        """Return the present metrics; called from another thread."""
 
 
 @runtime_checkable
@@ -116,7 +116,7 @@ def _label(text: str) -> str:
 
 
 class MetricsServer:
-    """State: serves metrics until it is closed; made by `serve_metrics`."""
+    """Serves metrics until it is closed; made by `serve_metrics`."""
 
     def __init__(self, source: Bus | Measured, host: str, port: int) -> None:
         try:
@@ -135,7 +135,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
+        """Return the address of the metrics."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/metrics"
 
     def __enter__(self) -> "MetricsServer":
@@ -145,7 +145,7 @@ class MetricsServer:
         self.close()
 
     def close(self) -> None:
-        """Serve no more; a second call does nothing."""
+        """Stop serving; a second call does nothing."""
         if not self._is_closed:
             self._is_closed = True
             self._server.shutdown()
@@ -198,7 +198,6 @@ class _Collector:
         return []
 
     def collect(self) -> "Iterator[Family]":
-        """Return the metrics in the form of prometheus-client."""
         source = self._source
         found = source.metrics() if isinstance(source, Measured) else bus_metrics(source)
         return (_family(metric) for metric in found)

@@ -14,7 +14,6 @@ import msgspec
 from genus.errors import EventError, MappingError
 from genus.model import Event, name_of
 from genus.model.types import Attribute
-from genus.records._known_types import DeclaredType, DeclaredTypes, own_attributes
 from genus.records._mapping import (
     JSON,
     LEVEL,
@@ -22,15 +21,17 @@ from genus.records._mapping import (
     PLAIN_TEXT,
     SKIPPED,
     SPARKPLUG,
+    DeclaredType,
+    DeclaredTypes,
     FieldPath,
     MappedField,
     Mapping,
     TopicRule,
     format_path,
+    own_attributes,
 )
-from genus.records._payload import MAX_SIZE, decode_json
+from genus.records._payload import MAX_SIZE, Example, Rejected, Rejections, UnreadFields, decode_json
 from genus.records._reader import MappedReader, value_at
-from genus.records._rejected import Example, Rejected, Rejections, UnreadFields
 from genus.records._values import TEXT, ValueFormat
 from genus.records._writer import RecordWriter
 

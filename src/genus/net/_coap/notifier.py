@@ -101,7 +101,6 @@ class Notifier:
             self._wake(session)
 
     def skip(self, outgoing: Outgoing) -> None:
-        """Let observers miss an event that cannot be sent."""
         for session in self.sessions:
             session.skip(outgoing)
 
@@ -115,7 +114,7 @@ class Notifier:
         for cls, count in Counter(type(each.event) for each in lost).items():
             self._inbox.unsent(cls, count, receiver, reason)
 
-    # -- wants -------------------------------------------------------------------------------------------------------
+    # -- interest ----------------------------------------------------------------------------------------------------
 
     def interests(self, but: bytes | None = None) -> list[Interest]:
         """Return what observers want, but one of them."""
@@ -162,7 +161,6 @@ class Notifier:
             await changed.wait()
 
     def interest_changed(self) -> None:
-        """What is wanted here has changed."""
         for changed in self._interest_observers.values():
             changed.set()
         self._inbox.interest_changed()
@@ -208,7 +206,6 @@ class Notifier:
             del self._large[large.observer.key]
 
     def end_observation(self, mark: ObservationMark) -> None:
-        """A client of Genus ends an observation."""
         session = self.sessions.find(mark.uid)
         if session is not None and self.sessions.end(mark):
             if not session.observers:
@@ -216,7 +213,6 @@ class Notifier:
             self.interest_changed()
 
     def end_client(self, uid: bytes | None) -> None:
-        """A client of Genus ends."""
         session = self.sessions.find(uid)
         if session is not None:
             self._stop(session)

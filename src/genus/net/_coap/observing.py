@@ -102,7 +102,6 @@ class ReceivedEvents:
             self._upstream.inbox.missed(name, count, state.uid.hex() if state is not None else "", why)
 
     def _observed(self) -> list[str]:
-        """Return the names of the types that are observed."""
         observed = self._upstream.observations.values()
         return list(dict.fromkeys("&".join(map(name_of, one.subscription.types)) for one in observed))
 
@@ -141,7 +140,6 @@ class PlainDevice:
         return all(all(child.is_fresh for child in one.children) if one.children else one.is_fresh for one in observed)
 
     async def check(self, register: Callable[[Observation], Awaitable[None]]) -> None:
-        """Renew the observations whose values are no longer valid."""
         for observation in list(self._upstream.observations.values()):
             for child in [child for child in observation.children if not child.is_fresh]:
                 child.stop()
@@ -261,7 +259,6 @@ class PlainDevice:
 
 
 def _scalars(attributes: dict[Any, Any]) -> bytes:
-    """Return what tells two values apart."""
     known = {number: value for number, value in attributes.items() if type(value) in SCALARS}
     try:
         return write_cbor(known)

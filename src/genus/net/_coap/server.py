@@ -168,7 +168,6 @@ class Hub:
         return respond(write_cbor(state), max_age=0)
 
     def add_types(self, body: bytes) -> Any:
-        """Add the types of a client to the catalog."""
         problem = self.shared.merge(body)
         if problem is not None:
             raise Refused(codes.CONFLICT, "types that cannot be added to the catalog", problem)
@@ -184,7 +183,6 @@ class Site(aio.Resource):  # type: ignore[misc]
         self._kept = (self._block1._assemblies, self._block2._completes)
 
     async def needs_blockwise_assembly(self, request: Any) -> bool:
-        """Blocks are assembled below."""
         return False
 
     async def render_to_pipe(self, pipe: Any) -> None:
@@ -260,7 +258,6 @@ class Site(aio.Resource):  # type: ignore[misc]
         self._hub.counts["bodies in blocks that were forgotten"] += 1
 
     async def render(self, request: Any) -> Any:
-        """Return the response to a whole request."""
         path, is_read, query = tuple(request.opt.uri_path), request.code in READS, tuple(request.opt.uri_query)
         hub, own = self._hub, own_option(request)
         uid = None if own is None else read_uid(own)
@@ -287,7 +284,6 @@ class Site(aio.Resource):  # type: ignore[misc]
         return self._render_code(_code_of(path[0]), is_read, query, request, own)
 
     def _render_code(self, code: int, is_read: bool, query: tuple[str, ...], request: Any, own: bytes | None) -> Any:
-        """Read or write the resource of a code."""
         if is_read:
             if request.opt.observe == 1 and own is not None and (mark := read_mark(own)) is not None:
                 self._hub.notifier.end_observation(mark)

@@ -90,7 +90,6 @@ class SharedCatalog:
         self._known = -1
 
     def replace(self, catalog: Catalog) -> None:
-        """Use another catalog from now on."""
         with self._lock:
             self._use(catalog)
             self.use_classes(self._classes.values())
@@ -263,7 +262,6 @@ class Resources:
         self._latest: dict[int, Outgoing] = {}
 
     def put(self, outgoing: Outgoing) -> None:
-        """Make an event the latest of its type."""
         self._latest[outgoing.code] = outgoing
 
     def present_below(self, code: int) -> list[int]:
@@ -273,7 +271,6 @@ class Resources:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def ask(self, code: int, query: Sequence[str], accept: int | None) -> QueryFilter:
-        """Return the test of a path and a query."""
         if not self._shared.is_known(code):
             raise Refused(codes.NOT_FOUND, "the code is that of no type in the catalog")
         asked = read_query(code, query, self._shared.catalog)

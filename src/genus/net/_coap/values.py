@@ -143,7 +143,6 @@ def read_cbor(data: bytes) -> Any:
 
 
 def write_cbor(value: Any) -> bytes:
-    """Return a value as CBOR in its shortest form."""
     return cbor2.dumps(value, canonical=True)
 
 
@@ -196,7 +195,6 @@ def read_body(code: int, body: bytes) -> list[tuple[int, dict[Any, Any]]] | dict
 
 
 def write_mark(mark: ObservationMark) -> bytes:
-    """Return the option of an observation."""
     return write_cbor([mark.uid, mark.epoch, mark.number, mark.session, mark.last, mark.origin, mark.hops])
 
 
@@ -218,7 +216,6 @@ def read_uid(data: bytes) -> bytes | None:
 
 
 def write_put(put: Put) -> bytes:
-    """Return the option of events that are put."""
     return write_cbor([put.sender, put.epoch, *map(_parts, put.origins)])
 
 
@@ -232,7 +229,6 @@ def read_put(data: bytes) -> Put | None:
 
 
 def write_notified(notified: Notified) -> bytes:
-    """Return the option of a notification."""
     return write_cbor([notified.session, notified.first, *map(_parts, notified.origins)])
 
 

@@ -54,7 +54,7 @@ class GatewayFile(msgspec.Struct, frozen=True):
 
     @contextmanager
     def open(self) -> Iterator[Gateway]:
-        """Open the buses of all sides and run the gateway, until the block ends; BusError if a bus cannot be opened."""
+        """Open the buses of all sides and run the gateway in a block; raise BusError if one cannot be opened."""
         with ExitStack() as stack:
             sides = []
             for settings in self.sides:

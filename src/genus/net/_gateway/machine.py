@@ -57,12 +57,11 @@ class SideCounters:
     """Of these, events that a rate limit dropped."""
 
     def as_dict(self) -> dict[str, int]:
-        """Return the counters by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What a side of a gateway has done so far, and how it is now.
+    """The counters and the state of a side of a gateway.
 
     `asked` is how many subscriptions the side has, and `refused` how many of these ask only for what the scopes of the
     sides keep back. The counters are those of `SideCounters`.
@@ -85,7 +84,7 @@ class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GatewayStatus(msgspec.Struct, frozen=True):
-    """How a gateway is now: whether it is the active one of its name, what it keeps as a standby, and its sides.
+    """The state of a gateway: whether it is the active one of its name, what it keeps as a standby, and its sides.
 
     `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross. `events` counts the
     events that came, by type: each once, however many sides it came from or crossed to.
@@ -197,7 +196,6 @@ class GatewayMachine:
         return self._follow(self._interest.replace(side, interests, now), now)
 
     def _follow(self, changed: set[int], now: float) -> list[Forward]:
-        """The routes from some sides have changed."""
         for side in changed:
             self._tables[side].clear()
         self._changed |= changed if self._is_active else set(range(len(self.sides))) if changed else set()
@@ -238,7 +236,6 @@ class GatewayMachine:
         return interests
 
     def routes(self, side: int) -> list[Route]:
-        """Return the ways that events of a side take."""
         return list(self._interest.routes[side])
 
     def waiting(self, side: int) -> int:
@@ -252,7 +249,6 @@ class GatewayMachine:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def arrived(self, side: int, arrival: Arrival, now: float) -> list[Forward]:
-        """An event came from a side."""
         counts = self.counts[side]
         counts.heard += 1
         owner = self._owner(arrival.origin.uid)
@@ -444,7 +440,6 @@ class GatewayMachine:
         return found
 
     def tick(self, now: float) -> list[Forward]:
-        """Time has passed."""
         found = self._follow(self._interest.release(now), now)
         self._standby.drop_old(now)
         found += self._elect(now)

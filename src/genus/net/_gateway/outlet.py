@@ -117,7 +117,6 @@ class Spool:
         return position
 
     def _read_folder(self) -> None:
-        """Count what an earlier process left."""
         found = sorted(int(path.stem) for path in self.folder.glob(f"*{SUFFIX}") if path.stem.isdecimal())
         for number in found:
             data = self._path(number).read_bytes()
@@ -132,7 +131,6 @@ class Spool:
             self._remove(number)
 
     def _skip_sent(self, oldest: int) -> None:
-        """Go to where the earlier process was."""
         with contextlib.suppress(OSError, ValueError):
             number, sent = map(int, os.pread(self._position, 100, 0).split())
             if number == oldest:
@@ -147,7 +145,6 @@ class Spool:
 
     @property
     def size(self) -> int:
-        """Bytes on the disk."""
         return sum(self._sizes.values())
 
     # -- writing -----------------------------------------------------------------------------------------------------
@@ -474,7 +471,6 @@ class Outlet:
             log.warning("a gateway could not send a %s to %s: %s", name, self.name, why)
 
     def sync(self) -> None:
-        """Write the spool to the disk."""
         if self.spool is not None and self._sending.acquire(blocking=False):
             try:
                 self.spool.sync()

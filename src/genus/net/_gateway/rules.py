@@ -6,15 +6,15 @@ Rates are limited by a token bucket; time is an input.
 
 Interest and routes: what a gateway wants on one side because others want it on another side.
 
-Every participant of a network sees the wants of all others, with the gateways between them and the subscriber (hops).
+Every participant of a network sees the interest of all others, with the number of gateways to the subscriber (hops).
 For each subscriber (origin) a gateway does this:
 
 * On a side it asks for what the other sides want, one hop more, unless somebody on that side is as near to the origin
   as those that asked: then another gateway carries the event, on a shorter way.
 * An event goes to the nearest side only; of two that are equally near, to the first.
 
-So an event takes a step towards the origin with every gateway that it crosses, and a ring of networks is no loop. A
-want that was repeated has more hops, up to `MAX_HOPS`, so that wants that only gateways keep alive end.
+So an event takes a step towards the origin with every gateway that it crosses, and a ring of networks is no loop. An
+interest that was repeated has more hops, up to `MAX_HOPS`, so that interest that only gateways keep alive ends.
 
 Subscriptions of an origin are compared by covering, as gateways cut them by scope and merge them on the way.
 """
@@ -80,7 +80,6 @@ class Limiter:
 
     @property
     def waiting(self) -> int:
-        """How many events wait for a token."""
         return sum(bucket.waiting is not None for bucket in self._buckets.values())
 
     def admit(self, arrival: Arrival, now: float) -> tuple[bool, int]:
@@ -108,7 +107,6 @@ class Limiter:
         return len(same)
 
     def due(self, now: float) -> list[Arrival]:
-        """Return the events that waited and may pass now."""
         found = []
         for bucket in self._buckets.values():
             waiting = bucket.waiting
@@ -121,7 +119,6 @@ class Limiter:
         return found
 
     def wake_at(self) -> float | None:
-        """When the next event that waits may pass."""
         waiting = (bucket.waiting for bucket in self._buckets.values())
         return min((self._ready_at(one) for one in waiting if one is not None), default=None)
 
@@ -154,7 +151,6 @@ class _Bucket:
         self._filled_at = now
 
     def ready_at(self) -> float:
-        """When there is a token."""
         missing = max(0.0, 1 - self.tokens)
         return (self._filled_at or 0.0) + missing * self._per_s / self.limit.events
 
@@ -340,7 +336,6 @@ class InterestTable:
 
     @property
     def wake_at(self) -> float | None:
-        """When the next hold ends."""
         return min((until for _, until in self._holds.values()), default=None)
 
     def refused(self, side: int) -> int:

@@ -163,7 +163,6 @@ class StandbyBuffer:
 
 
 def renumbered(arrival: Arrival, uid: bytes, offset: int) -> Arrival:
-    """The same event as another gateway has counted it."""
     origin = arrival.origin
     return replace(arrival, origin=Origin(uid, (origin.number + offset) % NUMBERS, origin.hops))
 

@@ -57,7 +57,6 @@ class Connections:
         self.thread = threading.Thread(target=self._run, name="genus-ipc", daemon=True)
 
     def start(self, listener: socket.socket, connections: Iterable[socket.socket], inbox: Inbox) -> None:
-        """Begin with the connections that there are."""
         self._listener = listener
         self._inbox = inbox
         self._selector.register(listener, _READ)

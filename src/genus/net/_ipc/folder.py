@@ -28,7 +28,6 @@ _SEND_BUFFER: Final = 1 << 20
 
 
 def ipc_folder(name: str) -> Path:
-    """Return the folder whose sockets make up a bus."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if os.path.isdir(runtime):
         return Path(runtime) / "genus" / name
@@ -64,7 +63,6 @@ class IpcFolder:
             raise BusError(f"cannot open the bus in {self._path}: {problem.strerror or problem}") from None
 
     def leave(self) -> None:
-        """Remove this process's socket."""
         if self._handle >= 0:
             with contextlib.suppress(OSError):
                 os.unlink(self.own, dir_fd=self._handle)

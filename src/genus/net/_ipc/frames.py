@@ -80,7 +80,6 @@ _DECODERS: Final = {kind: msgspec.msgpack.Decoder(body) for kind, body in _BODIE
 
 
 def encode_frame(kind: int, body: object, number: int = 0) -> bytes:
-    """Return a frame other than a packet."""
     encoded = _encode(body)
     return HEAD.pack(len(encoded), kind, 0, number) + encoded
 

@@ -68,7 +68,6 @@ class Outbox:
     # -- packets -------------------------------------------------------------------------------------------------------
 
     def number(self, key: str) -> int:
-        """Return the number of a key."""
         if not ZENOH.is_key(key) or len(key) > MAX_TEXT:
             raise BusError(f"{key[:200]!r} is no key of an ipc: bus")
         with self.lock:
@@ -78,7 +77,6 @@ class Outbox:
             return self._numbers[key]
 
     def key(self, number: int) -> str | None:
-        """Return the key that has a number."""
         return self._keys[number] if 0 <= number < len(self._keys) else None
 
     def audience(self, key: str) -> tuple[Peer, ...]:

@@ -52,17 +52,14 @@ class Shown:
         return encode_frame(SUBSCRIBE, Subscribe(pattern, kept), number)
 
     def unsubscribe(self, pattern: str, kept: bool) -> bytes | None:
-        """Remove a pattern."""
         _decrease(self._kept, pattern, kept)
         return encode_frame(UNSUBSCRIBE, pattern) if _decrease(self._patterns, pattern, 1) else None
 
     def declare(self, token: str) -> bytes | None:
-        """Add a token."""
         self._tokens[token] += 1
         return encode_frame(DECLARE, token) if self._tokens[token] == 1 else None
 
     def undeclare(self, token: str) -> bytes | None:
-        """Remove a token."""
         return encode_frame(UNDECLARE, token) if _decrease(self._tokens, token, 1) else None
 
     def encode(self) -> bytes:
@@ -93,7 +90,6 @@ class TokenBoard:
         self._watched: Counter[str] = Counter()
 
     def declare(self, owner: object, token: str) -> None:
-        """A process shows a token."""
         owners = self._owners.setdefault(token, set())
         owners.add(owner)
         if len(owners) == 1 and self._is_watched(token, self._watched):
@@ -171,7 +167,6 @@ class Peer:
         return self.connection.fileno()
 
     def add_pattern(self, pattern: str) -> None:
-        """It subscribed to a pattern."""
         if pattern not in self.patterns:
             self.patterns[pattern] = None
             self._wanted = {key: is_wanted for key, is_wanted in self._wanted.items() if is_wanted}
@@ -183,7 +178,6 @@ class Peer:
             self._wanted = {key: is_wanted for key, is_wanted in self._wanted.items() if not is_wanted}
 
     def replace_patterns(self, patterns: list[str]) -> None:
-        """It subscribed to these and no others."""
         self.patterns = dict.fromkeys(patterns)
         self._wanted = {}
 

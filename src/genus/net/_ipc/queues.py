@@ -68,7 +68,6 @@ class Losses:
             self._count()
 
     def add_counts(self, by_key: "Counter[str]", reason: str) -> None:
-        """Add packets by key."""
         is_first = not self
         self._untold.update({(key, reason): count for key, count in by_key.items()})
         self.totals[reason] += by_key.total()
@@ -136,7 +135,6 @@ class PeerQueue:
             self._beyond += len(batch.keys)
 
     def drop_oldest(self, packets: int, reason: str) -> None:
-        """Make room for so many packets."""
         while self._batches and not self.has_room(packets):
             self._losses.add(self._pop().keys, reason)
 
@@ -146,7 +144,6 @@ class PeerQueue:
             self._losses.add(self._pop().keys, reason)
 
     def waiting(self) -> list[str]:
-        """Return the keys of the packets that wait."""
         return [key for batch in self._batches for key in batch.keys]
 
     def _pop(self) -> Batch:
@@ -167,7 +164,6 @@ class PeerQueue:
         return self._size + sum(map(len, self._sending)) + len(self._control) + len(self._changes)
 
     def send(self) -> None:
-        """Send what the connection takes now."""
         self.is_stuck = False
         while not self.is_broken and (self._sending or self._gather()):
             try:
@@ -205,7 +201,6 @@ class PeerQueue:
             size += batch.size
 
     def _forget(self, sent: int) -> None:
-        """Keep the buffers behind the bytes that were sent."""
         for number, part in enumerate(self._sending):
             if sent < len(part):
                 self._sending[:number] = []
@@ -246,7 +241,6 @@ class DeliveringMailbox(Mailbox[Item]):
         self.failures = ReceiverFailures()
 
     def deliver(self, deliver: Callable[[str, bytes, bytes], None]) -> None:
-        """Begin to call a function with each packet."""
         self.start(partial(self._run, deliver), "genus-ipc-deliver")
 
     def put(self, packets: list[Item], kept: int = 0) -> bool:
@@ -297,7 +291,6 @@ class DeliveringMailbox(Mailbox[Item]):
                 self._on_room()
 
     def run_calls(self) -> None:
-        """Make the calls that go before packets."""
         while self._first_calls:
             self.guarded(self._first_calls.popleft())
 

@@ -60,12 +60,10 @@ class IpcTransport:
 
     @property
     def name(self) -> str:
-        """The name of this process's socket, which no other has."""
         return self._folder.own
 
     @property
     def dialect(self) -> Dialect:
-        """zenoh's."""
         return ZENOH
 
     @property

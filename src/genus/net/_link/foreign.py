@@ -75,7 +75,6 @@ class ForeignSource:
         return False
 
     def write(self, event: Event) -> Message | Rejected:
-        """Return the message of an event."""
         return Rejected("this system is only read")
 
     def send(self, event: Event, put: Callable[[Message], None]) -> None:
@@ -113,15 +112,12 @@ class MappedTopics(ForeignSource):
         return not self._topics.refusal(cls)
 
     def write(self, event: Event) -> Message | Rejected:
-        """Return the message of an event by the mapping."""
         return self._topics.write(event)
 
     def read(self, key: str, payload: bytes) -> Iterable[Found]:
-        """Read the events of a message by the mapping."""
         return [each if isinstance(each, Rejected) else ForeignEvent(each) for each in self._topics.read(key, payload)]
 
     def unread(self) -> Mapping[str, int]:
-        """Return the number of values that no attribute takes."""
         return self._topics.unread
 
 
@@ -189,7 +185,6 @@ class ForeignMessages:
         return total
 
     def close(self) -> None:
-        """Leave the networks of other systems."""
         for source in self._sources:
             source.close()
 

@@ -73,7 +73,7 @@ class Reception(Protocol):
 
     @property
     def turn(self) -> int:
-        """The number of subscriptions that were made so far."""
+        """Return the number of subscriptions that were made so far."""
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
         """Return whether a key was not subscribed to for a time since a turn."""
@@ -82,7 +82,7 @@ class Reception(Protocol):
         """Return the function that delivers events of a class on the bus."""
 
     def count_subscriptions(self, cls: type[Event]) -> int:
-        """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
+        """Return how many subscriptions accept events of a class."""
 
     def hold(self, key: str, read: Callable[["IncomingKey | str"], None], size: int) -> bool:
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""
@@ -360,7 +360,6 @@ class IncomingKey:
         return self._reception.has_been_interrupted(self.key, numbers.turn)
 
     def start(self, sender: bytes, number: int, mark: int | None = None, *, is_accounted: bool = False) -> Numbers:
-        """Know the numbers of a participant from one on."""
         if len(self.numbers) >= MAX_PARTICIPANTS:  # rather an invented one than one that beats
             unknown = (uid for uid, each in self.numbers.items() if not each.is_accounted)
             del self.numbers[next(unknown, next(iter(self.numbers)))]
@@ -380,7 +379,6 @@ class IncomingKey:
 
 
 def _read_again(envelope: bytes, payload: bytes, known: "IncomingKey | str") -> None:
-    """Read a packet that was held."""
     if not isinstance(known, str):
         known.read(envelope, payload)
 
@@ -523,12 +521,10 @@ class IncomingKeys:
         return f"{self._realm}/{line}", self._dialect.unescape(kept)
 
     def forget(self, key: str) -> None:
-        """Forget what arrived under a key."""
         self._keys.pop(key, None)
         self._former.pop(key, None)
 
     def forget_below(self, root: str) -> None:
-        """Forget what arrived under keys that begin so."""
         for key in [each.key for each in self if each.key.startswith(f"{root}/")]:
             self.forget(key)
 

@@ -189,7 +189,6 @@ def encode_batch(cls: type[Event], events: Sequence[Event]) -> bytes:
 
 
 def is_batch(payload: bytes) -> bool:
-    """Return whether a payload has many events."""
     return bool(payload) and payload[0] in FIRST_OF_ARRAY
 
 

@@ -2,7 +2,7 @@
 
 It numbers what is sent, delivers each event once, notices what is missing and tells both ends, shows what is wanted,
 and keeps the contract of channels. The transport carries bytes. Work that takes time of its own (beats, settling of
-losses, troubles) is done by one thread, every 0.1 s.
+losses, problems) is done by one thread, every 0.1 s.
 """
 
 import threading
@@ -156,7 +156,7 @@ class NetLink(Link, RelayLink):
     # -- a link of a bus ---------------------------------------------------------------------------------------------
 
     def open(self, deliver: Delivery) -> None:
-        """Join the network; BusError with the reason if it cannot be reached."""
+        """Join the network; raise BusError with the reason if it cannot be reached."""
         self._deliver = deliver
         self._types_seen.update(subtypes(Event))
         self.transport.open(self)
@@ -255,7 +255,7 @@ class NetLink(Link, RelayLink):
         deliver: Callable[[Event], bool],
         on_problem: Callable[[], list[ProblemHandler]],
     ) -> Callable[[], None]:
-        """Call a function with this participant's share of what a subscription matches."""
+        """Call a function with this participant's share of what a subscription matches; return what ends it."""
         self._permit.check_subscribe(subscription)
         can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
         end = (self._shared if can_share else self._groups).join(subscription, deliver, on_problem)
@@ -293,7 +293,7 @@ class NetLink(Link, RelayLink):
         return True
 
     def counters(self) -> Mapping[str, int]:
-        """Events sent, received, lost and so on; packets that were rejected, by reason; what the transport counts."""
+        """Return the numbers of events sent, received and lost, of packets rejected by reason, and of the transport."""
         counts = self._incoming.counts
         own = {
             "sent": self._outgoing.sent() if self._control else 0,
@@ -315,18 +315,18 @@ class NetLink(Link, RelayLink):
         return {name: count for name, count in own.items() if count} | carried
 
     def examples(self) -> Mapping[str, Any]:
-        """The last packet that was rejected for each reason, and the last value of each attribute that was not read."""
+        """Return the last packet rejected for each reason, and the last value of each attribute that was not read."""
         counts = self._incoming.counts
         unread = {f"not read: {label}": value for label, value in dict(counts.unread.examples).items()}
         return {**counts.rejections.examples, **unread}
 
     def stop_receiving(self) -> None:
-        """Leave what was not delivered to a network that keeps it."""
+        """Leave what was not delivered yet to a network that keeps it."""
         if isinstance(self.transport, WindowedTransport):
             self.transport.stop_handling()
 
     def close(self) -> None:
-        """Say goodbye and leave the network; a second call does nothing."""
+        """Leave the network; a second call does nothing."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -341,7 +341,7 @@ class NetLink(Link, RelayLink):
 
     @property
     def types(self) -> Mapping[str, Any]:
-        """The classes of the types that others have stated and this program has not declared, by name."""
+        """Return the classes, by name, of types that others have stated and this program has not declared."""
         return self.stated.classes.named()
 
     # -- channels ----------------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ class NetLink(Link, RelayLink):
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> NetPublisher:
-        """Prepare to publish a type with a quality of service; BusError says why the network cannot keep it."""
+        """Prepare to publish a type with a quality of service; raise BusError if the network cannot keep it."""
         self._permit.check_publish(cls)
         check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
@@ -416,7 +416,7 @@ class NetLink(Link, RelayLink):
         return self._losses.heard_ago(bytes.fromhex(uid)) if self._control else None
 
     def interests(self) -> list[Interest]:
-        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others and the own bus subscribe to; what the own gateways ask for is left out."""
         return [
             *self._remote_interest.all(),
             *(Interest(self._hex, self._hex, each) for each in self._local_interest.own()),
@@ -436,17 +436,17 @@ class NetLink(Link, RelayLink):
 
     @property
     def interest_delay_s(self) -> float:
-        """What others want is known soon after the connection was made; later, what they say takes a moment."""
+        """Return in how many seconds at most what others want is known: longer just after the connection was made."""
         return max(MOMENT_S, INTEREST_S - (self.now() - self._connected_at)) if self._is_connected else INTEREST_S
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
+        """Call a function, from any thread, when `interests()` has changed; returns a function to end it."""
         self._on_interest.append(changed)
         return lambda: self._on_interest.remove(changed) if changed in self._on_interest else None
 
     @property
     def is_connected(self) -> bool:
-        """Whether the network is reached."""
+        """Return whether the network is reached now."""
         return self._is_connected
 
     def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
@@ -547,7 +547,7 @@ class NetLink(Link, RelayLink):
         self._losses.beat_for(self._recent.senders)
 
     def lose(self, arrival: Arrival) -> None:
-        """An event could not be forwarded: let the receivers on this network miss it."""
+        """Let the receivers on this network miss an event that could not be forwarded."""
         self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None).skip(arrival.event, arrival.kept)
 
     def report_loss(self, arrival: Arrival) -> None:
@@ -634,7 +634,7 @@ class NetLink(Link, RelayLink):
                 self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
     def _concerned_by(self, types: Collection[str]) -> list[ProblemHandler]:
-        """Return the trouble handlers of subscriptions to one of some types, and of their channels."""
+        """Return the problem handlers of subscriptions to one of some types, and of their channels."""
         asked = self._subscriptions.handlers(lambda each: any(name_of(cls) in types for cls in each.subscription.types))
         return asked + self.publishers_of(*types)
 
@@ -656,7 +656,7 @@ class NetLink(Link, RelayLink):
         self._losses.lose_foreign(loss, handlers)
 
     def token(self, key: str, is_present: bool) -> None:
-        """A token of another participant appeared or is gone."""
+        """Take the news that a token of another participant appeared or is gone."""
         self._receiving_thread = threading.get_ident()
         try:
             self._read_token(key, is_present)
@@ -694,7 +694,7 @@ class NetLink(Link, RelayLink):
         return self._deliver.for_class(cls)
 
     def count_subscriptions(self, cls: type[Event]) -> int:
-        """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
+        """Return how many subscriptions accept events of a class."""
         return self._subscriptions.count(cls)
 
     def reception_of(self, key: str) -> Reception:
@@ -724,10 +724,10 @@ class NetLink(Link, RelayLink):
         if arrival is not None and self.relays:
             self.give_relays(Arrival(arrival.event, origin, arrival.kept, is_forgotten=True))
 
-    # -- who is told of troubles -------------------------------------------------------------------------------------
+    # -- who is told of problems -------------------------------------------------------------------------------------
 
     def subscribed_since(self, key: str) -> float | None:
-        """Since when this participant has subscribed to a key without a break; None if it does not."""
+        """Return since when this participant has subscribed to a key without a break; None if it does not."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
             return None if member is None else member.since
@@ -736,7 +736,7 @@ class NetLink(Link, RelayLink):
 
     @property
     def turn(self) -> int:
-        """The number of subscriptions that were made so far."""
+        """Return the number of subscriptions that were made so far."""
         return self._patterns.turn
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
@@ -745,7 +745,7 @@ class NetLink(Link, RelayLink):
         return since is None or since.turn > turn
 
     def listeners_of(self, key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the subscriptions to a key."""
+        """Return the problem handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
             return [] if member is None else member.handlers()
@@ -754,7 +754,7 @@ class NetLink(Link, RelayLink):
         return own + self._shared.listeners_of(event_key)
 
     def publishers_of(self, *types: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the channels of some types."""
+        """Return the problem handlers of the channels of some types."""
         publishers = [each for each in list(self._publishers) if name_of(each.type) in types]
         return [each.on_problem for each in publishers if each.on_problem is not None]
 
@@ -768,7 +768,7 @@ class NetLink(Link, RelayLink):
                 self._log.exception("the link of %s failed in its regular work", self.medium)
 
     def tick(self) -> None:
-        """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
+        """Do what is due: beats, losses, lateness, new types, and reports of problems."""
         now = self.now()
         self.stated.state_waiting()
         if self.held.has_old:

@@ -287,12 +287,10 @@ class Numbers:
 
     @property
     def is_accounted(self) -> bool:
-        """Whether beats have shown where the numbers are."""
         return self._accounted is not None
 
     @property
     def has_missing(self) -> bool:
-        """Whether anything is missing."""
         return bool(self._gaps or self._overflow)
 
     def claim(self, before: int, newest: int, now: float) -> None:

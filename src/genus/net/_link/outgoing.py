@@ -36,7 +36,6 @@ BATCH_BYTES = 1 << 20
 
 
 def kinds_of(cls: type) -> list[type]:
-    """Return the kinds of a class."""
     return [each for each in cls.__mro__ if each is not Kind and is_type(each) and not is_event_type(each)]
 
 
@@ -159,7 +158,6 @@ class Outgoing:
         return [first + offset & _MASK for offset in range(batch.events)]
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
-        """Send an event that was published on another network."""
         payload = self._encode(event)
         self._put(self._next_key(event, kept, is_own=False), payload, origin)
 
@@ -264,7 +262,6 @@ class CloudOutgoing(Outgoing):
         return [self.send(event) for event in events]
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
-        """Send an event that was published on another network."""
         self._send_cloud(event, self._next_key(event, kept, is_own=False), origin, b"")
 
     def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
@@ -366,7 +363,6 @@ class OutgoingKeys:
         way.send_with(put_both)
 
     def numbers(self, key: str) -> KeyNumbers:
-        """Return the numbers of a key."""
         with self._lock:
             return self._numbers.setdefault(key, KeyNumbers(key, self._now()))
 
@@ -390,16 +386,13 @@ class OutgoingKeys:
         return found
 
     def sent(self) -> int:
-        """Return how many events were sent."""
         with self._lock:
             return sum(each.newest for each in self._numbers.values())
 
     def has(self, key: str) -> bool:
-        """Return whether packets were sent under a key."""
         return key in self._numbers
 
     def keys(self) -> list[str]:
-        """Return the keys under which packets were sent."""
         with self._lock:
             return list(self._numbers)
 

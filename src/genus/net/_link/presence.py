@@ -5,7 +5,7 @@ Who is there: the tokens of other participants, what they say about themselves, 
 Interest: what the participants of a network want, shown to all as tokens.
 
 It does not decide who gets a packet, as patterns do that. Gateways read it to carry only what is wanted, and
-publishers to know whether anybody listens. So a want may be wider than the subscription it is for, never narrower:
+publishers to know whether anybody listens. So an interest may be wider than the subscription it is for, never narrower:
 a long one is shown without its predicate, and a participant with very many shows their types only.
 """
 
@@ -37,7 +37,7 @@ MAX_TOKENS = 10_000
 
 
 class Participant(msgspec.Struct, frozen=True):
-    """One that takes part in a network: its uid in hexadecimal digits, and what it says about itself."""
+    """Another program on a network: its uid in hexadecimal digits, and what it says about itself."""
 
     uid: str
     about: Mapping[str, Any]
@@ -72,7 +72,6 @@ class Presence:
         self.show(HERE, json.dumps(about_this_process()))
 
     def participants(self) -> list[Participant]:
-        """Return the other participants of the network."""
         return list(self._participants.values())
 
     def show(self, what: str, text: str) -> Callable[[], None]:
@@ -161,14 +160,13 @@ class Presence:
 
 
 def about_this_process() -> dict[str, Any]:
-    """Return what this participant says about itself."""
     return {"host": socket.gethostname(), "pid": os.getpid(), "program": os.path.basename(sys.argv[0] or "python")}
 
 
 MAX_SHOWN = 200
 """A participant with more subscriptions than this shows their types only."""
 MAX_INTERESTS = 20_000
-"""The largest number of wants of others that are remembered; more are counted, and not known."""
+"""The largest number of interests of others that are remembered; more are counted, and not known."""
 
 MAX_FILTERS = 1000
 
@@ -176,7 +174,7 @@ Declare = Callable[[str], Callable[[], None]]
 
 
 class InterestText(msgspec.Struct, frozen=True):
-    """What a participant wants, as the text of its token; the fields are those of `Want`."""
+    """What a participant wants, as the text of its token; for the fields see `Interest`."""
 
     speaker: str
     origin: str
@@ -196,7 +194,6 @@ class LocalInterest:
         self._lock = threading.RLock()
 
     def add(self, subscription: Subscription) -> None:
-        """Want what a subscription of this participant's bus matches."""
         with self._lock:
             self._subscriptions[subscription] += 1
             self._change([(subscription, self._uid, 0)], 1)
@@ -210,13 +207,11 @@ class LocalInterest:
             self._change([(subscription, self._uid, 0)], -1)
 
     def replace(self, before: Iterable[Interest], after: Iterable[Interest]) -> None:
-        """Want on behalf of others."""
         with self._lock:
             self._change([(interest.subscription, interest.origin, interest.hops) for interest in after], 1)
             self._change([(interest.subscription, interest.origin, interest.hops) for interest in before], -1)
 
     def own(self) -> list[Subscription]:
-        """Return the subscriptions of this participant's bus."""
         with self._lock:
             return list(self._subscriptions)
 
@@ -268,10 +263,10 @@ class RemoteInterest:
         self._lock = threading.Lock()
         self._filters: dict[tuple[type, str], PythonFilter | None] = {}
         self.refused = Reasons()
-        """Tokens that are no wants, by reason."""
+        """Tokens that show no interest, by reason."""
 
     def token(self, key: str, is_present: bool) -> bool:
-        """A token appeared or is gone; returns whether the wants have changed."""
+        """A token appeared or is gone; returns whether the interest has changed."""
         with self._lock:
             if not is_present:
                 return self._texts.pop(key, None) is not None and self._interests.pop(key, None) is not None
@@ -290,29 +285,29 @@ class RemoteInterest:
     def _parse(self, key: str) -> tuple[str, str, str, int] | str:
         chunks = key.removeprefix(self._root).split("/")
         if len(chunks) != 4 or not is_uid(chunks[0]) or not is_uid(chunks[1]):
-            return "a want that cannot be read"
+            return "an interest that cannot be read"
         if not chunks[3].isdecimal() or len(chunks[3]) > 2 or int(chunks[3]) > MAX_HOPS:
-            return f"a want of more than {MAX_HOPS} hops"
+            return f"an interest of more than {MAX_HOPS} hops"
         text = decode_text(chunks[2])
         if text is None:
-            return "a want whose text is too long or damaged"
+            return "an interest whose text is too long or damaged"
         if len(self._texts) >= MAX_INTERESTS:
-            return f"more than {MAX_INTERESTS} wants"
+            return f"more than {MAX_INTERESTS} interests"
         return chunks[0], chunks[1], text, int(chunks[3])
 
     def _read(self, key: str) -> bool:
-        """Make the want of a token's text, if its types are known here."""
+        """Make the interest of a token's text, if its types are known here."""
         speaker, origin, text, hops = self._texts[key]
         try:
             subscription = parse_again(text)
         except (GenusError, RecursionError):
-            self.refused["a want of types that are unknown here"] += 1
+            self.refused["an interest of types that are unknown here"] += 1
             return False
         self._interests[key] = Interest(speaker, origin, subscription, hops)
         return True
 
     def types_changed(self) -> bool:
-        """Try again to read wants whose types were unknown; returns whether the wants have changed."""
+        """Try again to read interests whose types were unknown; returns whether the interest has changed."""
         with self._lock:
             unread = [key for key in self._texts if key not in self._interests]
             read = [key for key in unread if self._read(key)]
@@ -352,13 +347,12 @@ class RemoteInterest:
         return test is not None and passes(test, event)
 
     def all(self) -> list[Interest]:
-        """Return what the others want."""
         with self._lock:
             return list(self._interests.values())
 
 
 def _filter_of(text: str, cls: type[Event]) -> PythonFilter | None:
-    """Return the test of a want for events of a class; None if it names types that the class does not conform to.
+    """Return the test of an interest for events of a class; None if it names types that the class does not conform to.
 
     So it does not matter how many types of that name there are.
     """

@@ -52,7 +52,7 @@ LINGER_S = 10.0
 Take: TypeAlias = Callable[[Event], bool]
 """Gives an event to a consumer; returns whether one took it."""
 Handlers: TypeAlias = Callable[[], list[ProblemHandler]]
-"""Returns the trouble handlers of the consumers."""
+"""Returns the problem handlers of the consumers."""
 
 
 class QueueLink(Reception, Protocol):
@@ -164,12 +164,11 @@ class SharedKeys:
         return end
 
     def types_changed(self) -> None:
-        """Subscribe by the types that are declared now."""
         for sharing in list(self._sharings):
             sharing.subscribe()
 
     def listeners_of(self, event_key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the consumers of subscriptions to a key."""
+        """Return the problem handlers of the consumers of subscriptions to a key."""
         return [handler for sharing in list(self._sharings) for handler in sharing.listeners_of(event_key)]
 
     def packet(self, key: str, envelope: bytes, payload: bytes, read: ReadPacket) -> None:
@@ -239,7 +238,7 @@ class Sharing:
             del self._readers[share]
 
     def listeners_of(self, event_key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the consumers, if the subscription is one to a key."""
+        """Return the problem handlers of the consumers, if the subscription is one to a key."""
         return self._handlers() if self._filter is not None and self._filter.accepts(event_key) else []
 
     def end(self) -> None:

@@ -37,11 +37,9 @@ class RecentPackets:
         self._lock = threading.Lock()
 
     def follow(self, senders: Collection[bytes]) -> None:
-        """Remember the packets of these senders from now on."""
         self.senders = frozenset(senders)
 
     def note(self, key: str, envelope: bytes, payload: bytes) -> None:
-        """A packet arrived."""
         own = (split_attributes(envelope) or ({}, b""))[1] if envelope.startswith(ATTRIBUTES) else envelope
         if own[_SENDER] not in self.senders:
             return
@@ -126,7 +124,6 @@ class NetRelay:
             self._receive(arrival)
 
     def compile_again(self) -> None:
-        """Follow types that were declared since."""
         with self._lock:
             self._subscribe()
 
@@ -147,7 +144,7 @@ class NetRelay:
             self._receive(arrival)
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Stop receiving."""
         self._on_close(self)
         self.set_interest(())
 

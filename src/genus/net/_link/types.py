@@ -57,7 +57,6 @@ class Conflict(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """What is told about it."""
         return f"what is stated about {self.type} contradicts this program: {self.text}"
 
 
@@ -116,7 +115,6 @@ class StatedTypes:
         self._unstated.extend(types)
 
     def state_waiting(self) -> None:
-        """State the types that were to be stated later."""
         while self._unstated:
             self.state(self._unstated.popleft())
 
@@ -146,7 +144,6 @@ class StatedTypes:
         return statement
 
     def conflicts_about(self, types: Iterable[type]) -> list[Conflict]:
-        """Return the statements about some types that were refused."""
         names = {name_of(cls) for cls in types}
         return [each for each in list(self._conflicts) if names & each.types]
 

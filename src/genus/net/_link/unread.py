@@ -80,7 +80,6 @@ class HeldPackets:
 
     @property
     def has_old(self) -> bool:
-        """Whether something has waited enough."""
         return bool(self._old())
 
     def _old(self) -> list[HeldKey]:

@@ -181,7 +181,6 @@ class Connection:
             self._wake()
 
     def unsubscribe(self, pattern: str) -> None:
-        """End a subscription."""
         with self._lock:
             self._machine.unsubscribe(pattern)
             self._wake()
@@ -202,18 +201,15 @@ class Connection:
                 self._wake()
 
     def read_on(self) -> None:
-        """The mailbox is no longer full."""
         with self._lock:
             self._wake()
 
     @property
     def is_connected(self) -> bool:
-        """Whether packets can be sent."""
         return self._machine.is_connected
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be sent or acknowledged."""
         machine = self._machine
         return not (machine.waiting or machine.urgent or machine.in_flight or self._unsent)
 

@@ -75,7 +75,6 @@ class Filter(msgspec.Struct, frozen=True):
     number: int | None = None
 
     def for_packet(self) -> mqtt5.TopicFilter:
-        """The filter as the codec has it."""
         retained = mqtt5.RetainHandling.SEND_ALWAYS if self.kept else mqtt5.RetainHandling.SEND_NEVER
         return mqtt5.TopicFilter(
             self.pattern, max_qos=mqtt5.QoS(self.qos), no_local=not self.own, retain_handling=retained
@@ -170,7 +169,6 @@ class MessageMailbox(Mailbox[Message]):
 
     @property
     def is_full(self) -> bool:
-        """Whether the owner should stop reading."""
         return super().is_full and not self._is_lenient
 
     def pause(self) -> bool:
@@ -231,14 +229,12 @@ class PendingMessages:
         return True
 
     def expire(self, now: float) -> None:
-        """Drop what nobody subscribed to in time."""
         if self._until is not None and now >= self._until:
             self._drop(self._messages)
             self._messages = []
             self._until = None
 
     def subscribed(self, pattern: str, now: float) -> list[Message]:
-        """Return the messages that waited for a subscription."""
         self._patterns.add(pattern)
         self.expire(now)
         waited = [each for each in self._messages if MQTT.matches(pattern, each[0])]
@@ -274,11 +270,9 @@ class HandledMessages:
         self._before = {digest for (digest,) in ring} - {bytes(8)}
 
     def had(self, message: Message) -> bool:
-        """Return whether an earlier process handled a message."""
         return bool(message[1] and self._before) and self._digest(message) in self._before
 
     def add(self, message: Message) -> None:
-        """Remember that a message was handled."""
         if message[1]:
             place = self._HEAD.size + self._count % REMEMBERED * self._ENTRY.size
             self._ENTRY.pack_into(self._memory, place, self._digest(message))
@@ -290,7 +284,6 @@ class HandledMessages:
         return hashlib.blake2b(message[1] + message[0].encode(), digest_size=8).digest()
 
     def close(self) -> None:
-        """Release the file."""
         self._memory.close()
 
 
@@ -373,7 +366,6 @@ class OtherTokens:
                 yield token, True
 
     def unwatch(self, pattern: str) -> None:
-        """Watch a pattern no longer."""
         self._patterns[pattern] -= 1
         if self._patterns[pattern] <= 0:
             del self._patterns[pattern]

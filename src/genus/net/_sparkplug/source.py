@@ -78,7 +78,6 @@ class Edge:
         return self.death(now_ms)
 
     def death(self, now_ms: int) -> Message:
-        """Return the death of this session."""
         self.is_alive = False
         return Message(self._place.of("DEATH").topic, encode_payload(Payload((self._session,), now_ms)))
 
@@ -157,7 +156,6 @@ _WRITTEN = {True: ("DATA",), False: ("CMD",)}
 
 
 def is_sparkplug(mapping: Mapping) -> bool:
-    """Return whether a mapping has topics of Sparkplug."""
     return any(rule.payload == SPARKPLUG for rule in mapping.topics)
 
 
@@ -215,7 +213,6 @@ class Sparkplug(ForeignSource):
     # -- a source of a link --------------------------------------------------------------------------------------------
 
     def open(self, take: Take) -> None:
-        """Connect, subscribe, and say that this participant is there."""
         self._take = take
         self._transport.open(self)
         for pattern in self._filters:
@@ -238,7 +235,6 @@ class Sparkplug(ForeignSource):
             return Message(self._edge.write(event).topic, b"")
 
     def send(self, event: Event, put: Callable[[Message], None]) -> None:
-        """Send an event as data, or as a command."""
         with self._lock:
             if self._edge is None:
                 messages = [self._host.command(event, self._now_ms())]
@@ -250,16 +246,13 @@ class Sparkplug(ForeignSource):
             self._take("", ForeignLoss(frozenset([name_of(type(event))]), 1, reason, is_own=True), b"")
 
     def last_events(self) -> list[Event]:
-        """Return presence and newest values of edge nodes and devices."""
         with self._lock:
             return self._host.last_events()
 
     def unread(self) -> dict[str, int]:
-        """Return the number of values that no attribute takes."""
         return dict(self._topics.unread)
 
     def close(self) -> None:
-        """Say that this participant goes, and leave."""
         with self._lock:
             if self._is_up and self._edge is not None and self._edge.is_alive:
                 self._put([self._edge.death(self._now_ms())])
@@ -271,7 +264,6 @@ class Sparkplug(ForeignSource):
     # -- what the connection calls -------------------------------------------------------------------------------------
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
-        """A message arrived."""
         found: list[Found | Message] = []
         with self._lock:
             if key == self._state_topic:
@@ -286,7 +278,6 @@ class Sparkplug(ForeignSource):
                 self._take(key, each, payload)
 
     def connected(self, is_connected: bool) -> None:
-        """The connection was made, or lost."""
         with self._lock:
             self._is_up = is_connected
             if not is_connected and self._edge is not None:
@@ -298,7 +289,6 @@ class Sparkplug(ForeignSource):
                     self._put([each for each in again if isinstance(each, Message)])
 
     def dropped(self, key: str, count: int, reason: str) -> None:
-        """Messages were not sent."""
         self._take(key, ForeignLoss(self._written, count, reason, is_own=True), b"")
 
     def token(self, key: str, is_present: bool) -> None:

@@ -74,11 +74,9 @@ class PacketSubscriber:
         self.recovers = False
 
     def matches(self, key: str) -> bool:
-        """Return whether packets of a key are received."""
         return bool(self._keys.intersects(key))
 
     def subscribe(self) -> None:
-        """Receive packets from now on."""
         with self._lock:
             if not self.recovers:  # a publisher with recovery may appear before all is declared
                 remote = self._zenoh.Locality.REMOTE
@@ -143,7 +141,6 @@ class PacketSubscribers:
         """Packets that were missed and could not be recovered."""
 
     def subscribe(self, pattern: str) -> PacketSubscriber:
-        """Receive packets of keys that match a pattern."""
         made = PacketSubscriber(self._session, pattern, self._accept, self._count_unrecovered)
         self._watch(self._root(pattern))
         with self._lock:
@@ -167,7 +164,6 @@ class PacketSubscribers:
             watching.undeclare()
 
     def of(self, pattern: str) -> list[PacketSubscriber]:
-        """Return the subscriptions to a pattern."""
         return [each for each in list(self._made) if each.pattern == pattern]
 
     def _watch(self, root: str) -> None:
@@ -241,7 +237,6 @@ class KeptPackets:
     # -- at the sender -----------------------------------------------------------------------------------------------
 
     def open_key(self, key: str) -> None:
-        """Answer for a key from now on."""
         root = _root(key)
         with self._lock:
             if root in self._roots:
@@ -314,11 +309,9 @@ class KeptPackets:
 
     @property
     def is_due(self) -> bool:
-        """Whether something is to be asked soon."""
         return bool(self._due)
 
     def ask_again(self) -> None:
-        """Ask what is due."""
         now = time.monotonic()
         for root, times in list(self._due.items()):
             if times[0] <= now:

@@ -78,7 +78,6 @@ class Arrivals:
         self._samples.put(_WAKE)
 
     def start(self, receiver: Receiver) -> None:
-        """Give what arrives to a receiver from now on."""
         self._thread = threading.Thread(target=self._run, args=(receiver,), name="genus-zenoh", daemon=True)
         self._thread.start()
 
@@ -217,7 +216,6 @@ class ZenohSender:
         self._put(payload, attachment=envelope)
 
     def put(self, payload: bytes, envelope: bytes) -> None:
-        """Send a packet, after all that wait."""
         gathering = self._gathering
         with gathering.lock:
             gathering.flush()
@@ -241,7 +239,6 @@ class ZenohSender:
             self._gathering.begin(self, payload, envelope, number)
 
     def close(self) -> None:
-        """Send no more."""
         with self._gathering.lock:
             self._gathering.flush()
         self._publisher.undeclare()
