@@ -44,7 +44,6 @@ STEPS = (
     step("dispatch", "dispatch", _measure_dispatch),
     step("engine", "engine", lambda bench: bench.table()),  # about five minutes
     step("simulator", "simulator"),
-    step("soft", "simulator", lambda bench: bench.soft_table()),
     Step(("routing", "predicates"), "routing", lambda bench: bench.tables()),  # about five minutes
     step("local_reader", "local_reader", lambda bench: bench.table()),
     step("ingest", "ingest"),

@@ -179,7 +179,7 @@ def test_any_mixture_matches_as_the_oracle_says(stored: Stored) -> None:
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))])
 def test_many_mixtures_match_as_the_oracle_says(stored: Stored, seed: int) -> None:
     """The same for more seeds and more subscriptions."""
     subscriptions = Generator(seed).subscriptions(300)
@@ -497,7 +497,7 @@ class RandomWorld:
         return self.chosen.choice([*tests, term.isin([one, other, 3]), term > 2.5, *computed])
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 60))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 60))])
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_random_catalogs_are_routed_as_each_subscription_matches(tmp_path: Path, seed: int) -> None:
     """Compared with code generated for each subscription; with listed shapes and with types that have too many."""

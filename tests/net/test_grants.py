@@ -352,7 +352,7 @@ def test_types_may_come_from_a_catalog(path: Path) -> None:
         ("[users.ann]\npublish = [3]", r"publish must be a list of texts, not \[3\]"),
         (
             '[users.ann]\npublish = ["Loop has place"]',
-            r"'Loop has place' is no type; write Loop, exact Loop, or Loop &",
+            r"'Loop has place' is not a type; write Loop, exact Loop, or Loop &",
         ),
         ('[users.ann]\npublish = ["exact Loop & Signal"]', "exact takes one type"),
         ('[users.ann]\npublish = ["Loop & Lamp"]', "no event can be all of Loop & Lamp"),

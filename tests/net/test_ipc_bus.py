@@ -18,7 +18,7 @@ from genus.bus import Bus
 from genus.errors import BusError, EventError, QueueFull
 from genus.net import EventsLost, NetLink
 from genus.net._envelope import ENVELOPE
-from genus.net._ipc.folder import ipc_folder
+from genus.net._ipc.connections import ipc_folder
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 from tests.net.recording_receiver import RecordingReceiver

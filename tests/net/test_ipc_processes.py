@@ -12,7 +12,7 @@ import pytest
 
 from genus.errors import BusError
 from genus.net._addresses import parse_ipc_address
-from genus.net._ipc.folder import ipc_folder
+from genus.net._ipc.connections import ipc_folder
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sender, Sending
 from tests.net.ipc_process import Process

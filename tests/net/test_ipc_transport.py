@@ -10,8 +10,8 @@ import pytest
 
 from genus.errors import BusError, EventError, QueueFull
 from genus.net._addresses import IpcOptions, parse_ipc_address
-from genus.net._ipc.folder import ipc_folder
-from genus.net._ipc.frames import MAX_PAYLOAD
+from genus.net._ipc.connections import ipc_folder
+from genus.net._ipc.peer import MAX_PAYLOAD
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending, Transport
 from tests.net.recording_receiver import RecordingReceiver

@@ -24,11 +24,11 @@ def random_pattern(chance: random.Random, dialect: Dialect, root: str = "") -> s
 @pytest.mark.parametrize("seed", range(2))
 def test_the_index_finds_what_a_test_of_each_pair_finds(dialect: Dialect, seed: int) -> None:
     chance = random.Random(seed)
-    index, among = PatternIndex(dialect), dict.fromkeys(random_pattern(chance, dialect) for _ in range(120))
+    index, among = PatternIndex(dialect), dict.fromkeys(random_pattern(chance, dialect) for _ in range(70))
     for pattern in among:
         index.add(pattern)
     found = 0
-    for _ in range(120):
+    for _ in range(70):
         if among and chance.random() < 0.3:
             gone = chance.choice(list(among))
             del among[gone]
@@ -54,7 +54,7 @@ def test_what_is_wanted_is_subscribed_to_once(dialect: Dialect, seed: int) -> No
     transport = MemoryNetwork(dialect).transport()
     patterns = Patterns(transport, "city", lambda: 0.0)
     wanted: list[str] = []
-    for _ in range(200):
+    for _ in range(100):
         if wanted and chance.random() < 0.45:
             wanted.remove(pattern := chance.choice(wanted))
             patterns.remove([pattern])

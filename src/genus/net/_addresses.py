@@ -219,7 +219,7 @@ _read_receive_full = choice(
 
 def _read_file(what: str, text: str) -> Path:
     if not os.path.isfile(text):  # unlike `Path.is_file` it refuses nothing by an error
-        raise BusError(f"{what} is {text!r}, which is no file")
+        raise BusError(f"{what} is {text!r}, which is not a file")
     return Path(text)
 
 

@@ -183,7 +183,7 @@ def read_place(at: int | str) -> tuple[str, int]:
     """
     found = re.fullmatch(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>[0-9]{1,5})", str(at))
     if found is None or int(found["port"]) > 0xFFFF:
-        raise BusError(f"{at!r} is no place for metrics; write a port such as 9100, or HOST:PORT")
+        raise BusError(f"{at!r} is not a place for metrics; write a port such as 9100, or HOST:PORT")
     return (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
 
 

@@ -62,9 +62,9 @@ def parse_rate(text: str) -> RateLimit:
     """
     found = re.fullmatch(r"(\d{1,9})\s*/\s*(.*?)(?:\s+(drop|newest))?", text.strip())
     if found is None or int(found[1]) == 0:
-        raise BusError(f"{text!r} is no rate; write one like '10/s', '100/min' or '2/s newest'")
+        raise BusError(f"{text!r} is not a rate; write one like '10/s', '100/min' or '2/s newest'")
     per = found[2] if found[2][:1].isdecimal() else f"1 {found[2]}"
-    per_s = seconds(per, f"{text!r} is no rate: its time", zero=False, error=BusError)
+    per_s = seconds(per, f"{text!r} is not a rate: its time", zero=False, error=BusError)
     return RateLimit(int(found[1]), per_s, "newest" if found[3] == "newest" else "drop")
 
 

@@ -366,7 +366,7 @@ def relay_link(bus: Bus, place: str) -> RelayLink:
         prefix = blake2b(place.encode(), digest_size=PREFIX_BYTES).digest()
         return CanSegment(bus, link, prefix)
     if link is not None:
-        raise BusError(f"{type(link).__name__} is no link that gateways can use")
+        raise BusError(f"{type(link).__name__} is not a link that gateways can use")
     with _LOCAL_LOCK:
         network = _LOCAL.get(id(bus))
         if network is None:

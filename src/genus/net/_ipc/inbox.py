@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Final
 
 from genus.errors import Reasons
-from genus.net._ipc.frames import (
+from genus.net._ipc.outbox import Outbox
+from genus.net._ipc.peer import (
     DECLARE,
     DONE,
     HELLO,
@@ -18,6 +19,7 @@ from genus.net._ipc.frames import (
     KEY,
     KINDS,
     LOST,
+    MAX_SHOWN,
     PACKET,
     STATE,
     SUBSCRIBE,
@@ -26,13 +28,13 @@ from genus.net._ipc.frames import (
     VERSION,
     FramingLost,
     Hello,
+    Peer,
     State,
     Subscribe,
+    TokenBoard,
     decode_body,
     encode_frame,
 )
-from genus.net._ipc.outbox import Outbox
-from genus.net._ipc.peer import MAX_SHOWN, Peer, TokenBoard
 from genus.net._ipc.queues import DeliveringMailbox, Item, NumberedKey
 from genus.targets.topics import ZENOH
 

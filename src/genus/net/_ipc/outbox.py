@@ -12,8 +12,7 @@ from typing import Final
 
 from genus.bus.types import Overflow
 from genus.errors import BusError, EventError, QueueFull
-from genus.net._ipc.frames import HEAD, KEPT, MAX_ENVELOPE, MAX_PAYLOAD, MAX_TEXT, PACKET
-from genus.net._ipc.peer import Peer, Shown
+from genus.net._ipc.peer import HEAD, KEPT, MAX_ENVELOPE, MAX_PAYLOAD, MAX_TEXT, PACKET, Peer, Shown
 from genus.net._ipc.queues import Batch, Losses
 from genus.net._transport import QUEUE, ROOT, Sending
 from genus.targets.topics import ZENOH
@@ -69,7 +68,7 @@ class Outbox:
 
     def number(self, key: str) -> int:
         if not ZENOH.is_key(key) or len(key) > MAX_TEXT:
-            raise BusError(f"{key[:200]!r} is no key of an ipc: bus")
+            raise BusError(f"{key[:200]!r} is not a key of an ipc: bus")
         with self.lock:
             if key not in self._numbers:
                 self._numbers[key] = len(self._keys)

@@ -127,7 +127,7 @@ class CloudTopics(ForeignSource):
     def __init__(self, patterns: Sequence[str], dialect: Dialect) -> None:
         for pattern in patterns:
             if not dialect.is_pattern(pattern):
-                raise BusError(f"cloudevents={pattern} is no pattern of {dialect.name}")
+                raise BusError(f"cloudevents={pattern} is not a pattern of {dialect.name}")
         self.patterns = patterns
         self._reader = CloudEventReader()
 

@@ -192,7 +192,7 @@ class MqttTransport:
 
     def sender(self, key: str, sending: Sending) -> MqttSender:
         if not MQTT.is_key(key) or len(key.encode()) > 65_535:
-            raise BusError(f"{key[:80]!r} is no topic of MQTT")
+            raise BusError(f"{key[:80]!r} is not a topic of MQTT")
         qos = 1 if sending.reliable and self.abilities.reliable else 0
         return MqttSender(self._connection, key, sending, qos)
 
