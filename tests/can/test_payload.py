@@ -496,7 +496,7 @@ def test_the_smallest_events_take_a_byte_or_two() -> None:
     assert PayloadCodec.of(Tiny, vector(Tiny)).encode(Tiny(offset=-1), 0) == (0, b"\x00\xff")
 
 
-@pytest.mark.parametrize("count", [100, 130, 700, 2000])
+@pytest.mark.parametrize("count", [100, 130, 700, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_family_may_have_thousands_of_attributes(count: int) -> None:
     """Headers of some bytes are read by nested blocks, longer ones are not: Python has a limit of a hundred."""
     wide = declare("Wide", Event, {f"a{number}": UInt8 | None for number in range(count)})

@@ -69,7 +69,6 @@ def load_dbc(
 
 @lru_cache(maxsize=8)
 def _reused(layouts: Layouts, types: tuple[type, ...]) -> "Dbc":
-    """Return the same object for the same content and classes: its decoders are made once."""
     return Dbc(layouts, types)
 
 
@@ -246,7 +245,6 @@ def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Even
 
 
 def _declared(message: MessageLayout, kind: type[Kind]) -> type[Event]:
-    """Return a new class for a message."""
     cls = declare_type(message, kind)
     _LAYOUTS[cls] = message
     return cls
@@ -337,7 +335,6 @@ def _body(message: MessageLayout) -> Iterator[str]:
 
 
 def _j1939_attributes(message: MessageLayout) -> Iterator[str]:
-    """Yield the attributes of every J1939 message, with the values of the file's identifier."""
     known = j1939_defaults(message)
     yield f"    source: UInt8 = {known['source']}  # type: ignore[assignment]"
     yield "    destination: Maybe[UInt8] = None"

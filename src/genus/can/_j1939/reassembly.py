@@ -87,8 +87,6 @@ class Incomplete(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    """State: one message from a source to a destination."""
-
     frame_id: int
     size: int
     packets: int
@@ -98,7 +96,6 @@ class _Session:
     is_given: bool = False
 
     def needs(self, number: int) -> int:
-        """Return the bytes that a packet must have."""
         return min(PACKET_BYTES, self.size - PACKET_BYTES * (number - 1))
 
     def data(self) -> bytes:
@@ -128,7 +125,6 @@ class J1939Reassembler:
         """By source and destination."""
 
     def is_part(self, frame_id: int) -> bool:
-        """Return whether frames with an identifier of 29 bits belong to the transport protocol."""
         return pgn_of(frame_id) in (TRANSFER_CONTROL, TRANSFER_DATA)
 
     def receive(self, frame_id: int, data: bytes, now_us: int, mark: object = None) -> LongMessage | None:
@@ -151,13 +147,11 @@ class J1939Reassembler:
             self._end(key, TIMED_OUT)
 
     def close(self) -> None:
-        """Give up all messages in progress: no more frames will come."""
         for key in list(self._sessions):
             self._end(key, NOT_FINISHED)
 
     @property
     def open_sessions(self) -> int:
-        """How many messages are in progress."""
         return sum(not session.is_given for session in self._sessions.values())
 
     # -- frames ------------------------------------------------------------------------------------------------------
@@ -284,8 +278,6 @@ MAX_FAST = FIRST_BYTES + 31 * OTHER_BYTES
 
 @dataclass(slots=True)
 class _FastSession:
-    """State: the frames of one message."""
-
     frame_id: int
     size: int
     mark: object
@@ -297,7 +289,6 @@ class _FastSession:
         return 1 + -(-max(self.size - FIRST_BYTES, 0) // OTHER_BYTES)
 
     def needs(self, number: int) -> int:
-        """Return the bytes of the message that a frame must have."""
         return min(OTHER_BYTES, self.size - FIRST_BYTES - OTHER_BYTES * (number - 1))
 
 
@@ -320,11 +311,9 @@ class FastPackets:
         """By identifier without priority, and sequence counter."""
 
     def is_part(self, frame_id: int) -> bool:
-        """Return whether frames with an identifier of 29 bits are fast packets."""
         return pgn_of(frame_id) in self._pgns
 
     def receive(self, frame_id: int, data: bytes, now_us: int, mark: object = None) -> LongMessage | None:
-        """Take a frame with an identifier of 29 bits; returns the message that it completes, if it does."""
         if not self.is_part(frame_id):
             return None
         if not data:
@@ -343,12 +332,10 @@ class FastPackets:
         return self._take(key, session, number, bytes(data[1 : session.needs(number) + 1]), now_us)
 
     def expire(self, now_us: int) -> None:
-        """Give up messages of which nothing came for too long."""
         for key in [key for key, each in self._sessions.items() if now_us - each.last_us > BROADCAST_GAP_US]:
             self._end(key, TIMED_OUT)
 
     def close(self) -> None:
-        """Give up all messages in progress: no more frames will come."""
         for key in list(self._sessions):
             self._end(key, NOT_FINISHED)
 

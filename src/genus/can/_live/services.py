@@ -264,7 +264,6 @@ def _ignore(notice: object) -> None:
 
 
 def parse_can_address(address: str) -> CanAddress:
-    """Return the parts of an address of a live CAN bus; BusError if it is another."""
     if not address.startswith("can:"):
         raise BusError(f"{address!r} is no CAN bus; write for example can:udp_multicast")
     return parse_address(address.removeprefix("can:"))

@@ -85,7 +85,6 @@ class CanLog:
         return self._file.position if self._file else 0
 
     def __iter__(self) -> Iterator[LoggedFrame]:
-        """The data frames, in the order of the file."""
         for block in self.blocks():
             before = self.frames - sum(len(part.at_us) for part in block.frames)
             for number, (_, logged) in enumerate(block.rows(), 1):
