@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from genus.can._wire.frame import Frame, Identifier, Priority
     from genus.can._wire.length import Timing
     from genus.can._wire.payload import PayloadCodec
-    from genus.can._wire.segments import Reassembler, split_payload
+    from genus.can._wire.segments import split_payload
     from genus.can._world.scenario import PreparedSystem, Scenario, simulate
     from genus.can._world.world import World
 
@@ -76,7 +76,6 @@ __all__ = [
     "PayloadCodec",
     "PreparedSystem",
     "Priority",
-    "Reassembler",
     "Scenario",
     "System",
     "Timing",

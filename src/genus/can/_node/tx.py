@@ -267,11 +267,9 @@ class Transmitter:
 
     def _sent(self, channel: TxChannel, event: Event, loop_back: bool, now: int) -> None:
         channel.counts.sent += 1
-        channel.waiting -= 1
         if loop_back:
             self._loop_back(event)
-        if channel.reason == "withdrawn":
-            self._report_last(channel)
+        self._leave_queue(channel)
 
     def _sent_expired(self, channel: TxChannel, event: Event, loop_back: bool, expired: int, now: int) -> None:
         """An event that expired on the wire or in the driver was sent all the same."""
@@ -281,12 +279,16 @@ class Transmitter:
 
     def _unknown(self, channel: TxChannel, event: Event, loop_back: bool) -> None:
         channel.counts.unknown += 1
-        channel.waiting -= 1
         if loop_back:
             self._loop_back(event)
+        self._leave_queue(channel)
+        self._report(channel.announcements, MaybeSent(channel.name, event))
+
+    def _leave_queue(self, channel: TxChannel) -> None:
+        """An event waits no more; after the last one of a channel that was withdrawn comes its final report."""
+        channel.waiting -= 1
         if channel.reason == "withdrawn":
             self._report_last(channel)
-        self._report(channel.announcements, MaybeSent(channel.name, event))
 
     def _report_last(self, channel: TxChannel) -> None:
         """Send the final report of a channel that was withdrawn, when none of its events wait any more."""
@@ -304,9 +306,7 @@ class Transmitter:
 
     def _expired(self, channel: TxChannel, event: Event, expired: int) -> None:
         channel.counts.expired += 1
-        channel.waiting -= 1
-        if channel.reason == "withdrawn":
-            self._report_last(channel)
+        self._leave_queue(channel)
         self._report(channel.announcements, Expired(channel.name, event, expired))
 
     def _hard_sent(self, channel: TxChannel, event: Event, missed: int | None) -> None:
