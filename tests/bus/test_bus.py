@@ -697,7 +697,9 @@ async def test_a_number_of_events_is_an_integer_of_at_least_1(count: Any) -> Non
             lambda: asked.serve(answer, concurrency=count),
             lambda: bus.collection(Loop, "set", dedup_window=count),
         ):
-            with pytest.raises(BusError, match=r"(capacity|concurrency|remember) is .*; it must be an integer of at"):
+            with pytest.raises(
+                BusError, match=r"(capacity|concurrency|dedup_window) is .*; it must be an integer of at"
+            ):
                 call()
         assert bus.listeners() == []
         loops.inbox(capacity=np.int64(1))  # type: ignore[arg-type]

@@ -126,7 +126,7 @@ def reasons_of(letters: list[DeadLetter]) -> Counter[str]:
     return Counter(known if letter.reason.startswith(known) else letter.reason for letter in letters)
 
 
-@pytest.mark.parametrize("target", [100, 4096, 1 << 20])
+@pytest.mark.parametrize("target", [300, 4096, 1 << 20])
 def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
     car: Path, tmp_path: Path, target: int
 ) -> None:

@@ -52,10 +52,10 @@ class AnnouncingBus(Protocol):
     def collection(self, type: type) -> Collection[Any]:
         """Return the collection of a type."""
 
-    def route(self, cls: type) -> "ClassRoute":
+    def _route(self, cls: type) -> "ClassRoute":
         """Return how events of a class reach their listeners."""
 
-    def prepare(self, event: Event) -> Event:
+    def _prepare(self, event: Event) -> Event:
         """Stamp and check an event."""
 
 
@@ -95,8 +95,8 @@ class Announcer:
             return CollectionPublisher(self._bus.collection(cls))
         if self._link is not None:
             raise BusError(f"{name_of(cls)} cannot be announced with keep=True: this medium keeps no last values")
-        here = RoutePublisher(lambda: self._bus.route(cls).deliver)
-        return LastValuePublisher(self._last_values.keep(cls, keep), self._bus.prepare, here)
+        here = RoutePublisher(lambda: self._bus._route(cls).deliver)
+        return LastValuePublisher(self._last_values.keep(cls, keep), self._bus._prepare, here)
 
     def _check_repeats(self, cls: type, qos: BestEffort) -> None:
         if self._link is None or not self._link.repeats(cls):

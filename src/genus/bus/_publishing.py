@@ -104,10 +104,10 @@ class BatchOwner(Protocol):
     """What publishing a batch needs of its bus."""
 
     @property
-    def preparing(self) -> "Callable[[Any], Event] | None":
+    def _preparing(self) -> "Callable[[Any], Event] | None":
         """The function that stamps and checks events before they are sent; None if nothing is done."""
 
-    def send_all(self, events: Sequence[Event]) -> None:
+    def _send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes."""
 
 
@@ -128,7 +128,7 @@ def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[Any], Deliver]", eve
 
     Nothing is published if one cannot be. If a queue here is full, the error is raised when all are delivered.
     """
-    prepare = bus.preparing
+    prepare = bus._preparing
     prepared: list[Event] = []
     delivers: dict[type, Deliver] = {}
     for number, event in enumerate(events):
@@ -139,7 +139,7 @@ def publish_at_once(bus: BatchOwner, deliver_of: "Callable[[Any], Deliver]", eve
         except Exception as problem:
             problem.add_note(f"publish_all refused event {number}, {event!r}; none was published")
             raise
-    bus.send_all(prepared)
+    bus._send_all(prepared)
     _deliver_all(delivers, prepared)
     return len(prepared)
 

@@ -139,7 +139,7 @@ def subscribe_recorder(
 ) -> Listener[Any]:
     """Call the function of a recorder that writes events, which may raise EventError."""
     listener = RecordingListener(bus, subscription, write, refused)
-    return bus.collection(AllOf[Any](subscription.types)).add_listener(listener)
+    return bus.collection(AllOf[Any](subscription.types))._add_listener(listener)
 
 
 FLUSH: Span = "200ms"

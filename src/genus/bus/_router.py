@@ -197,7 +197,7 @@ def log() -> "logging.Logger":
 
 
 class Interested:
-    """State: the functions that are told of changes."""
+    """State: the functions that are called after changes."""
 
     def __init__(self, link: Link | None, route: "Callable[[type], ClassRoute]") -> None:
         self.is_alone = link is None
@@ -249,17 +249,17 @@ class Interested:
         return end
 
     def listeners_changed(self) -> None:
-        """Tell those that asked for it."""
+        """Call the functions that wait for changes."""
         if not self._told:
             return
         for changed in list(self._told.values()):
             try:
                 changed()
             except Exception:
-                log().exception("a function that is told of subscriptions failed")
+                log().exception("a callback of on_subscriptions failed")
 
     def forget(self) -> None:
-        """Tell nobody any more: the bus is closed."""
+        """Drop all callbacks: the bus is closed."""
         self._told.clear()
 
 
