@@ -52,7 +52,7 @@ def source_of(code: CodeType) -> Source:
     raise NoSource("its source is not what Python runs, as the file was changed since; import it again")
 
 
-def place_of(cls: type, getter: object) -> str:
+def location_of(cls: type, getter: object) -> str:
     """The file and line of the function that a getter calls in the end; those of its class if that is not known."""
     while isinstance(getter, partial):
         getter = getter.func

@@ -37,9 +37,9 @@ from genus.filters._getter import (
     conditional,
     either,
     has_truth,
+    location_of,
     negate,
     none_of,
-    place_of,
     plain_enum,
     source_of,
 )
@@ -161,7 +161,7 @@ class _Reader:
         made_by = f"it is made by {kind}; write a function below @property"
         decorated = "its function is decorated; put @property alone above it"
         owner = next(cls for cls in self._cls.__mro__ if self._name in vars(cls))
-        self._refuse_at(place_of(owner, getter), decorated if kind == "function" else made_by)
+        self._refuse_at(location_of(owner, getter), decorated if kind == "function" else made_by)
 
     def _refuse(self, what: str, node: ast.AST | None = None) -> NoReturn:
         self._line = self._line if node is None else self._source.line + getattr(node, "lineno", 1)

@@ -47,5 +47,5 @@ from genus.filters._expression import (
     format_expression,
 )
 from genus.filters._like import matcher, read_pattern
-from genus.filters._possibility import report_never, why_never
+from genus.filters._satisfiability import report_never, why_never
 from genus.filters._subscription import drop_implied, ensure_subscription, rebuild

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from genus.filters.types import Unmet
+from genus.filters.types import Mismatch
 from genus.studio._feed import ALIVE_S, Feed, Turn
 from genus.studio._figures import cut
 from genus.studio._figures import encode as _encode
@@ -192,18 +192,18 @@ class EventStream:
             "unshown": self._matched - self._shown,
         }
 
-    def _why(self, seen: Seen, until: float) -> tuple[Unmet, ...]:
+    def _why(self, seen: Seen, until: float) -> tuple[Mismatch, ...]:
         """Why an event does not match; never empty, as that would mean that it does."""
         text = self._text
         if (asked := self._asked.on(seen.source)) is None:
-            return (Unmet("type", text, "false", f"{seen.source} has no such type"),)
+            return (Mismatch("type", text, "false", f"{seen.source} has no such type"),)
         if time.monotonic() > until:
-            return (Unmet("where", text, "unknown", "not looked into: it would take too long"),)
+            return (Mismatch("where", text, "unknown", "not looked into: it would take too long"),)
         try:
             found = asked.why_not(seen.event)
         except Exception:  # the same value as in the test
             found = ()
-        return found or (Unmet("where", text, "unknown", "a value is not of its type"),)
+        return found or (Mismatch("where", text, "unknown", "a value is not of its type"),)
 
 
 async def followed(

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from genus.targets.can._compiler import condense
     from genus.targets.coap._compiler import has_path
     from genus.targets.index._buckets import Found
-    from genus.targets.index._family_index import FamilyIndex, Place
+    from genus.targets.index._family_index import FamilyIndex, Location
     from genus.targets.index._segments import Handles
     from genus.targets.spark._compiler import micros
 

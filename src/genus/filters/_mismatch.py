@@ -17,7 +17,7 @@ MAX_VALUE = 200
 """The most characters that are shown of one value."""
 
 
-class Unmet(msgspec.Struct, frozen=True):
+class Mismatch(msgspec.Struct, frozen=True):
     """A part of a subscription that an event does not meet; found by `Subscription.why_not`.
 
     `part` is its text: the name of a type, after `exact` if only that is asked for, the name of an attribute, or a
@@ -35,10 +35,10 @@ class Unmet(msgspec.Struct, frozen=True):
         return ", ".join(filter(None, (f"{self.stage} {self.part}: {self.truth}", self.values)))
 
 
-def find_unmet(subscription: Selection, event: Event) -> tuple[Unmet, ...]:
+def find_mismatches(subscription: Selection, event: Event) -> tuple[Mismatch, ...]:
     """The parts of a subscription that an event does not meet, in the order of its text; EventError as of `matches`."""
-    found: list[Unmet] = []
-    stages: tuple[Callable[[Selection, Event], Iterator[Unmet]], ...] = (_types, _has, _lacks, _where)
+    found: list[Mismatch] = []
+    stages: tuple[Callable[[Selection, Event], Iterator[Mismatch]], ...] = (_types, _has, _lacks, _where)
     try:
         for stage in stages:
             found += stage(subscription, event)
@@ -50,33 +50,33 @@ def find_unmet(subscription: Selection, event: Event) -> tuple[Unmet, ...]:
     return tuple(found)
 
 
-def _types(subscription: Selection, event: Event) -> Iterator[Unmet]:
+def _types(subscription: Selection, event: Event) -> Iterator[Mismatch]:
     cls, word = type(event), "exact " if subscription.exact else ""
     for wanted in subscription.types:
         if not conforms(cls, wanted, exact=subscription.exact):
-            yield Unmet("type", word + name_of(wanted), "false", name_of(cls) if is_type(cls) else cls.__name__)
+            yield Mismatch("type", word + name_of(wanted), "false", name_of(cls) if is_type(cls) else cls.__name__)
 
 
-def _has(subscription: Selection, event: Event) -> Iterator[Unmet]:
+def _has(subscription: Selection, event: Event) -> Iterator[Mismatch]:
     for name in subscription.has:
         if (value := _Named(subscription, event, name)).is_absent:
-            yield Unmet("has", name, "false", str(value))
+            yield Mismatch("has", name, "false", str(value))
 
 
-def _lacks(subscription: Selection, event: Event) -> Iterator[Unmet]:
+def _lacks(subscription: Selection, event: Event) -> Iterator[Mismatch]:
     for name in subscription.lacks:
         if not (value := _Named(subscription, event, name)).is_absent:
-            yield Unmet("lacks", name, "false", str(value))
+            yield Mismatch("lacks", name, "false", str(value))
 
 
-def _where(subscription: Selection, event: Event) -> Iterator[Unmet]:
+def _where(subscription: Selection, event: Event) -> Iterator[Mismatch]:
     """All parts are tested before one is told, as a predicate that fails in one part fails as a whole."""
     truths = [(part, evaluate(part, event)) for part in conjuncts(subscription.where)]
     for part, truth in truths:
         if truth is not True:
             names = dict.fromkeys(node.name for node in part.walk() if isinstance(node, x.AttributeRef))
             values = ", ".join(str(_Named(subscription, event, name)) for name in names)
-            yield Unmet("where", x.format_expression(part), "unknown" if truth is None else "false", values)
+            yield Mismatch("where", x.format_expression(part), "unknown" if truth is None else "false", values)
 
 
 class _Named:
