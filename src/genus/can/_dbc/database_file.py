@@ -50,7 +50,7 @@ _MULTIPLEXING = re.compile(r"^[^\S\n]*SG_MUL_VAL_\s[^;]*", re.MULTILINE)
 _DECLARED = re.compile(r"^[^\S\n]*(?:BO_\s+\d+\s+\w+\s*:|SG_\s+\w+[^\":\n]*:\s*\d+\s*\|)", re.MULTILINE)
 """Lines that declare messages and signals, also in comments."""
 _END: Mapping[str, str] = MappingProxyType({"dbc": "\nBS_:\n"})
-"""An empty statement to end with: cantools does not tell of an incomplete statement at the end of a DBC file."""
+"""An empty statement to end with: cantools does not report an incomplete statement at the end of a DBC file."""
 _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, 65279), " ")
 
 

@@ -192,7 +192,7 @@ class CanLink(NodeLink):
         if self._host is not None and not self._host.confirms and isinstance(qos, Soft | Hard):
             raise BusError(
                 f"{name_of(cls)} cannot be announced with a deadline: the interface {self.address.interface} does not "
-                "confirm what was sent, so lateness could not be told; announce it as BestEffort(), or add "
+                "confirm what was sent, so lateness could not be noticed; announce it as BestEffort(), or add "
                 "confirm=send to the address to count frames as sent when the driver takes them"
             )
 

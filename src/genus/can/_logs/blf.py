@@ -165,7 +165,7 @@ class _Objects(NamedTuple):
 
 
 class _ChannelNames:
-    """State: the names of CAN channels by their numbers, as texts between the frames tell them."""
+    """State: the names of CAN channels by their numbers, as texts between the frames give them."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
