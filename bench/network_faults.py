@@ -25,7 +25,7 @@ from tests.net.test_zenoh_survivors import kill_or_pause_in_turn
 PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
 COMMAND = "python -m bench.network_faults"
 HEADING = (
-    "| fault | sent | delivered | of these twice | told lost at the receiver | at the sender | test |\n"
+    "| fault | sent | delivered | of these twice | reported lost at the receiver | at the sender | test |\n"
     "|---|---:|---:|---:|---:|---:|---|"
 )
 KILLS = int(os.environ.get("GENUS_KILLS", "207"))
