@@ -33,7 +33,7 @@ from genus.cli._events import (
     make_event,
     pairs,
 )
-from genus.cli._exit import DAMAGED, INTERRUPTED, saying_what_is_kept, stopped_by_signals, undisturbed
+from genus.cli._exit import DAMAGED, INTERRUPTED, report_if_interrupted, stopped_by_signals, undisturbed
 from genus.cli._format import FOR, METRICS, SpanParam, counted, serve
 from genus.errors import RecordingError
 from genus.filters import Subscription
@@ -85,7 +85,7 @@ def pub(
             bus = stack.enter_context(open_bus(shared(address)))
         serve(stack, bus, metrics)
         reach = Reach(bus)
-        with saying_what_is_kept(lambda: f"published {counted(reach.published, 'event')} before"):
+        with report_if_interrupted(lambda: f"published {counted(reach.published, 'event')} before"):
             _publish_all(reach, cls, lines_of_json() if lines else [pairs(values)], lines)
         reach.report(f"published {counted(reach.published, 'event')}")
 

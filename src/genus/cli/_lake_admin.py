@@ -12,7 +12,7 @@ from rich.progress import Progress
 
 from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._events import load_all, types_option
-from genus.cli._exit import DAMAGED, saying_what_is_kept
+from genus.cli._exit import DAMAGED, report_if_interrupted
 from genus.cli._format import ParamType, SpanParam, counted, plain_table, print_json, sized
 from genus.cli._lake import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
 from genus.model import format_span
@@ -105,7 +105,7 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
     console = Console(stderr=True)
     kept = "days that were rewritten stay so, all others have their old files; the same command does the rest"
     with (
-        saying_what_is_kept(lambda: kept),
+        report_if_interrupted(lambda: kept),
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("compacting", total=None)
@@ -141,7 +141,7 @@ def mirror(path: str, iceberg: bool, as_json: bool, spark: "SparkSession") -> No
     lake = open_lake(path, spark)
     console = Console(stderr=True)
     with (
-        saying_what_is_kept(lambda: "tables that were extended stay so; the same command does the rest"),
+        report_if_interrupted(lambda: "tables that were extended stay so; the same command does the rest"),
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("comparing", total=None)
@@ -438,7 +438,7 @@ def _say_more(letters: int | None, what: str) -> None:
 def _remove_from(place: "Lake | Inboxes", remove: Removal, dry_run: bool) -> "RemovalResult":
     console = Console(stderr=True)
     with (
-        saying_what_is_kept(lambda: _KEPT),
+        report_if_interrupted(lambda: _KEPT),
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("counting" if dry_run else "removing", total=None)
@@ -548,7 +548,7 @@ def backup(given: tuple[str, str], as_json: bool) -> None:
     path, target = given
     console = Console(stderr=True)
     with (
-        saying_what_is_kept(lambda: "files that were copied stay; the same command does the rest"),
+        report_if_interrupted(lambda: "files that were copied stay; the same command does the rest"),
         Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
     ):
         task = progress.add_task("copying", total=None)

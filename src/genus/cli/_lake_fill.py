@@ -18,7 +18,7 @@ from rich.text import Text
 
 from genus.cli._completion import GENUS_LAKE, complete_files
 from genus.cli._events import J1939_OPTIONS, takes_log_columns
-from genus.cli._exit import saying_what_is_kept, stopped_gracefully
+from genus.cli._exit import report_if_interrupted, stopped_gracefully
 from genus.cli._format import SpanParam, counted, is_place, plain_table, print_json, rate, serve, sized
 from genus.cli._lake import AS_JSON, LAKE, lake_and, lake_of_environment, on_spark, reading_in, started, working
 
@@ -134,7 +134,7 @@ def ingest(
     if not files:
         raise click.ClickException(f"{', '.join(sources)}: no files to ingest")
     with (
-        saying_what_is_kept(lambda: _kept(lake, before)),
+        report_if_interrupted(lambda: _kept(lake, before)),
         reading_in(started(spark), sum(files.values()), Lake.COMMIT_BYTES) as progress,
     ):
         done = lake.ingest(

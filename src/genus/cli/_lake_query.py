@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import complete_files, complete_lake_types
-from genus.cli._exit import saying_what_is_kept
+from genus.cli._exit import report_if_interrupted
 from genus.cli._format import ParamType, counted, meant, plain_table, print_json, sized
 from genus.cli._lake import AS_JSON, lake_and, on_spark, started, working
 from genus.cli._lake_rows import Asked, LocalRows, Rows, SparkRows, give, give_rows, takes_rows
@@ -261,7 +261,7 @@ def route(
 def _deliver(found: "Route", inboxes: str, as_json: bool) -> None:
     subscriptions = len(found.subscriptions())
     kept = "matches are delivered in whole commits, each once; the same command delivers the rest"
-    with saying_what_is_kept(lambda: kept), working(started(found.lake.spark), "delivering"):
+    with report_if_interrupted(lambda: kept), working(started(found.lake.spark), "delivering"):
         done = found.to_inboxes(inboxes)
     if as_json:
         counts = {"delivered": done.rows, "events": done.events, "version": done.upto}

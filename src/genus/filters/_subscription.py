@@ -46,7 +46,7 @@ class AllOf(msgspec.Struct, Generic[T], frozen=True):
 
 
 def all_of(first: type[T], *others: type) -> AllOf[T]:
-    """Return the events of classes that conform to every one of these types, for a subscription or a collection.
+    """Select classes that conform to every one of these types, for a subscription or a collection.
 
     >>> from genus import Event, Kind, Subscription, all_of
     >>> class Roadside(Kind): ...
@@ -191,7 +191,7 @@ class Subscription(Generic[E]):
         return find_mismatches(self, event)
 
     def why_never(self) -> str | None:
-        """Why no event can match; None if one can, or if it could not be decided.
+        """Return why no event can match; None if one can, or if that could not be decided.
 
         A reason is always right for the types declared so far. One that is declared later may have an attribute that
         only a sibling has now.

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from genus.cli import SectionedGroup, SpanParam, on_spark, saying_what_is_kept
+from genus.cli import SectionedGroup, SpanParam, on_spark, report_if_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def _run_command(command: Callable[..., None]) -> Callable[..., None]:
         from genus.lake import use_java
 
         use_java()  # before minutes of simulation
-        with _naming_full_disk(folder), saying_what_is_kept(lambda: _describe_kept(folder)):
+        with _naming_full_disk(folder), report_if_interrupted(lambda: _describe_kept(folder)):
             command(folder=folder, **rest)
 
     return _INTO(on_spark(_AS_JSON(run), memory=MEMORY, conf=SHORT_LIVED, spinner=False))

@@ -75,7 +75,7 @@ def fit_bank(
     traffic: Traffic | None = None,
     always: Iterable[tuple[int, int]] = (),
 ) -> FilterBank:
-    """At most `banks` pairs that accept all that these filters or subscriptions do, and as little else as possible.
+    """Return at most `banks` pairs that accept what these filters or subscriptions do, and as little else as possible.
 
     Unwanted traffic is estimated by `traffic`; types it does not contain, and all without it, are taken to be equally
     frequent. `always` are further pairs that the node needs, as for the protocol. Raises SubscriptionError if `banks`

@@ -33,7 +33,7 @@ _MASK = re.compile(r"[1-9a-f][0-9a-f]{0,252}", re.ASCII)
 
 
 def format_mask(mask: int) -> str:
-    """Presence bits as text: hexadecimal digits; ValueError unless there are some.
+    """Write presence bits as hexadecimal digits; ValueError unless there are some.
 
     >>> format_mask(36)
     '24'
