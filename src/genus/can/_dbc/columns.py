@@ -60,7 +60,7 @@ class PartFrames(NamedTuple):
 
 
 class ColumnDecoder:
-    """Decodes columns of frames to columns of events, by the messages of a DBC file (`load_dbc(...).messages`)."""
+    """Decode columns of frames to columns of events, by the messages of a DBC file (`load_dbc(...).messages`)."""
 
     def __init__(self, messages: Iterable[MessageLayout]) -> None:
         self.messages = tuple(messages)

@@ -185,7 +185,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
         return (bits + 7) // 8
 
     def problem(self, message_length: int) -> str | None:
-        """Why the signal cannot be decoded; None if it can."""
+        """Return why the signal cannot be decoded; None if it can."""
         if self.shift < 0 or self.shift + self.length > 8 * message_length:
             return f"does not fit in the message's {message_length} bytes"
         if self.is_float and self.length not in FLOAT_FORMATS:

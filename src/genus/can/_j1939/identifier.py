@@ -50,7 +50,7 @@ class J1939Id(NamedTuple):
         return cls(frame_id >> PRIORITY_SHIFT & 7, pgn, frame_id & 0xFF, destination_of(frame_id))
 
     def pack(self) -> int:
-        """The identifier as an integer; ValueError if a field does not fit. PDU1 without a destination is for all."""
+        """Return the identifier; ValueError if a field does not fit. PDU1 without a destination is for all nodes."""
         has_destination = is_pdu1(self.pgn)
         if not has_destination and self.destination is not None:
             raise ValueError(f"parameter group {self.pgn} has no destination")

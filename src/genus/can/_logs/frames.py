@@ -57,7 +57,7 @@ class FrameColumns(NamedTuple):
 
     @classmethod
     def of(cls, logged: Sequence[tuple[int, LoggedFrame]], width: int | None = None) -> Self:
-        """Columns of frames that were read one by one, each given with its position.
+        """Make columns of frames that were read one by one, each given with its position.
 
         `width` is the width of the data, by default 8 if no frame has more bytes, else 64.
 

@@ -146,7 +146,9 @@ class CanLog:
 def read_log(
     path: str | os.PathLike[str], format: str | None = None, *, columns: str | None = None, time_unit: str | None = None
 ) -> CanLog:
-    """Return the CAN log in a file; `log.detected` says what it is taken for, and what is doubtful.
+    """Open a CAN log; `log.detected` says what it is taken for, and what is doubtful.
+
+    Print `log.detected` once for logs of a new tool: if it has doubts, give `time_unit` or `columns`.
 
     Args:
         path: A log, plain or compressed (gzip, zstd, bzip2, xz), which its content shows.
