@@ -58,7 +58,7 @@ def test_queues_and_recovery_are_options() -> None:
         ("?overflow=drop_oldest", "zenoh's queue drops the newest"),
         ("?receive_overflow=block", "zenoh's own threads would wait"),
         ("?receive_overflow=raise", "has no caller that could be told"),
-        ("?ca=/nowhere/ca.pem", "is no file"),
+        ("?ca=/nowhere/ca.pem", "is not a file"),
     ],
 )
 def test_a_wrong_address_says_what_to_write(rest: str, message: str) -> None:

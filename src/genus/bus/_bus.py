@@ -422,7 +422,7 @@ class Bus:
     # -- state -------------------------------------------------------------------------------------------------------
 
     def traffic(self) -> Traffic:
-        """Counters per type and per subscription."""
+        """Return the counters per type and per subscription, and those of the link and of requests."""
         counted = [(listener.subscription, listener.counters) for listener in self._listeners()]
         link = dict(self._link.counters()) if self._link else {}
         requests = dict(self._requester.counts) if self._requester else {}
@@ -461,7 +461,7 @@ class Bus:
         return page.load()(self, port=port, **options)
 
     def kept_by(self, cls: type) -> Keep | None:
-        """By which attributes the newest events of a type are kept on this bus; None if they are not."""
+        """Return by which attributes the newest events of a type are kept on this bus; None if they are not."""
         return self._last_values.kept_by(cls)
 
     def on_forgotten(self, tell: Callable[[Event], None]) -> Callable[[], None]:

@@ -283,7 +283,7 @@ E = TypeVar("E", bound=Event)
 
 
 def parse_event(cls: type[E], given: Mapping[str, Any]) -> E:
-    """An event from the values of its attributes as text or as JSON has them.
+    """Return an event from the values of its attributes, as text or as JSON has them.
 
     Times are written in ISO 8601 or as `now`, lengths of time like `500ms`, bytes in base 64.
 

@@ -278,7 +278,7 @@ class Collection(Generic[T]):
         on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Inbox[T]:
-        """A bounded queue of matching events: take them with `get`, or iterate over it with `for` or `async for`.
+        """Return a bounded queue of matching events: take them with `get`, or iterate with `for` or `async for`.
 
         `exact`, `has`, `lacks`, `where`, `on_problem` and `strict` mean what they mean in `subscribe`.
 

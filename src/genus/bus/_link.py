@@ -78,7 +78,7 @@ class Link(ABC):
         """Return the numbers of events sent, received, dropped and rejected."""
 
     def stop_receiving(self) -> None:
-        """The bus is closing and delivers no more: leave what was not delivered to the medium, if that keeps it."""
+        """Leave what was not delivered to the medium, if that keeps it: the bus is closing and delivers no more."""
         return
 
     def send_all(self, events: Sequence[Event]) -> None:
@@ -237,7 +237,7 @@ class Clock(Protocol):
     """Blocks a program in this clock's time; None if real time passes by itself."""
 
     def time_ns(self) -> int:
-        """Nanoseconds since 1970, UTC."""
+        """Return the nanoseconds since 1970, UTC."""
 
     def precision_ns(self) -> int | None:
         """Return a bound on the error of `time_ns`; None while there is none."""

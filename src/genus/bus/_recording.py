@@ -110,7 +110,7 @@ class Recording:
         return chain.from_iterable(self._batches(time_us))
 
     def excerpts(self, wanted: Mapping[type[Event], Iterable[str]]) -> Iterator["Excerpt"]:
-        """Some attributes of the events of some types, and of the types below them, without making the events.
+        """Return some attributes of the events of types and of those below them, without making the events.
 
         For plots and statistics of a whole recording: it takes about a third of the time, and other attributes are not
         looked at. `events`, `lost` and `damage` are counted as in an iteration.

@@ -169,12 +169,12 @@ class ForeignTopics:
     # -- writing --
 
     def refusal(self, cls: type[Event]) -> str:
-        """Why events of a type cannot be published; empty if they can."""
+        """Return why events of a type cannot be published; empty if they can."""
         writer = self._writer(cls)
         return writer if isinstance(writer, str) else ""
 
     def refusal_of(self, type_: str) -> str:
-        """Why events of a type of this name cannot be published; empty if they can."""
+        """Return why events of a type of this name cannot be published; empty if they can."""
         known = self._types.plan(type_)
         return f"{type_} is not declared" if known is None else self.refusal(known.cls)
 
