@@ -53,7 +53,6 @@ STEPS = (
     step("zenoh", "zenoh", lambda bench: bench.rates_table(bench.ROUNDS)),
     step("mqtt", "mqtt", lambda bench: bench.run() if which("mosquitto") else "mosquitto is not installed."),
     step("recordings", "recordings", lambda bench: bench.table()),
-    step("cloudevents", "cloudevents", lambda bench: bench.table()),
     Step(("device_frames",), "devices", lambda bench: bench.tables(), ("device_frames", "device_nanopb")),
     step("coap", "coap", lambda bench: bench.run()),
     step("studio", "studio", lambda bench: bench.table()),

@@ -160,7 +160,7 @@ READERS: dict[str, tuple[Reader, type[Exception], str]] = {
     "mqtt": (lambda text: parse_mqtt_address(f"//host?keep_alive={text}").keep_alive_s, BusError, "mqtt://host: keep_"),
     "zenoh": (lambda text: parse_zenoh_address(f"?wait={text}").wait_s, BusError, "zenoh: wait"),
     "can": (lambda text: parse_can_address(f"virtual?granularity={text}").granularity_ns, BusError, "granularity"),
-    "rate": (lambda text: parse_rate(f"10/{text}").per, BusError, "is no rate: its time"),
+    "rate": (lambda text: parse_rate(f"10/{text}").per, BusError, "is not a rate: its time"),
     "fault": (_fault, BusError, "every"),
     "sim": (lambda text: parse_simulation(f"x?duration={text}", ScenarioOptions)[1].duration, BusError, "duration"),
     "table": (lambda value: PlanTable("a.toml", {"gap": value}).span("gap"), PlanError, "a.toml: gap"),

@@ -16,6 +16,7 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
+from genus.filters._evaluate import ESCAPE
 from genus.filters._expression import (
     DEEP_CONDITION,
     DEEP_PREDICATE,
@@ -26,7 +27,6 @@ from genus.filters._expression import (
     MAX_VALUE_DEPTH,
     UNESCAPES,
 )
-from genus.filters._like import ESCAPE
 from genus.filters._term import Term
 from genus.filters._type_names import EXAMPLE_TIME, Token, problem_at
 from genus.model.internal import INT64_MAX, MICROSECOND, RESERVED_WORDS

@@ -29,7 +29,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from genus.filters._mismatch import Mismatch
+    from genus.filters._covering import Mismatch
 
     E = TypeVarWithDefault("E", covariant=True, default=Any)
 else:
@@ -186,7 +186,7 @@ class Subscription(Generic[E]):
         where load > 20.0: unknown, load is absent
         where axles in (2, 3): false, axles = 5
         """
-        from genus.filters._mismatch import find_mismatches  # here, to keep `import genus` quick
+        from genus.filters._covering import find_mismatches  # here, to keep `import genus` quick
 
         return find_mismatches(self, event)
 

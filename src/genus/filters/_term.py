@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Never, NoReturn, overload
 
 from genus.errors import SubscriptionError, did_you_mean
 from genus.filters._constants import check_text, describe_unplain
+from genus.filters._evaluate import read_pattern
 from genus.filters._expression import (
     USE_PARENTHESES,
     AttributeRef,
@@ -29,7 +30,6 @@ from genus.filters._expression import (
     python_time,
     refuse_truth,
 )
-from genus.filters._like import read_pattern
 from genus.model import is_type
 from genus.model.internal import PLAIN_CLASSES, plain_value
 

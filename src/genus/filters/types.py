@@ -28,7 +28,7 @@ from genus.filters._term import Term
 
 if TYPE_CHECKING:
     from genus.filters._completion import Completion, CompletionItem
-    from genus.filters._mismatch import Mismatch
+    from genus.filters._covering import Mismatch
     from genus.filters._subscription_lists import MergedSubscription
 
 __all__ = [
