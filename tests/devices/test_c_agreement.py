@@ -405,7 +405,7 @@ def test_the_first_event_of_a_late_class_waits_for_the_answer_and_none_comes_twi
     catalog = Catalog()
     catalog.register(Vessel, Tank, Drum)
     kept = 0
-    for seed in range(12):
+    for seed in range(4):
         bus = LateBus(seed, catalog, Subscription(Vessel), (Tank, Drum), buffer)
         for _ in range(60):
             before = len(bus.delivered)
@@ -420,7 +420,7 @@ def test_the_first_event_of_a_late_class_waits_for_the_answer_and_none_comes_twi
         bus.pass_time(60_000_000_000)
         assert bus.waiting == 0
         assert bus.delivered, "a class was learnt"
-    assert (kept > 50) is (buffer == 8)
+    assert (kept > 15) is (buffer == 8)
 
 
 @pytest.mark.slow

@@ -37,6 +37,8 @@ def test_the_node_compiles_without_a_warning(compiler: str, tmp_path: Path) -> N
     options = [*WARNINGS, *COMPILERS[compiler]]
     for source in node_sources():
         run([need(compiler), *options, "-c", source, "-o", str(tmp_path / "node.o")])
+    if compiler != "gcc":  # what is left out is the same for all
+        return
     macros = {"calendar": "GENUS_WITH_CALENDAR", "segmentation": "GENUS_WITH_SEGMENTS", "late": "GENUS_WITH_LATE"}
     for without in WITHOUT[1:]:
         left_out = [f"-D{macros[feature]}=0" for feature in without]

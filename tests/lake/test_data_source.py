@@ -17,7 +17,7 @@ from genus.can import load_dbc
 from genus.catalog import Catalog
 from genus.errors import GenusError, LakeError
 from genus.lake import Lake, register_data_source
-from genus.lake._stream.source import StreamingDataSource
+from genus.lake._stream.source import GenusDataSource
 from genus.model import name_of
 from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 
@@ -63,7 +63,7 @@ def genus(spark: SparkSession, folder: Path) -> DataFrameReader:
 
 def planned(options: dict[str, str], schema: StructType | None = None) -> Sequence[InputPartition]:
     """What Spark asks of the data source before it starts tasks."""
-    source = StreamingDataSource(options)
+    source = GenusDataSource(options)
     return source.reader(source.schema() if schema is None else schema).partitions()
 
 

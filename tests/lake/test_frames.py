@@ -29,7 +29,7 @@ from genus.lake._ingest.frames import (
     Written,
     source_path,
 )
-from genus.lake._stream.source import StreamingDataSource
+from genus.lake._stream.source import GenusDataSource
 from genus.lake._tables.store import Store
 from genus.records import Mapping, read_mapping
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, traffic, write_recording
@@ -274,7 +274,7 @@ def test_a_frame_is_written_by_the_sink(spark: SparkSession, lake: Lake) -> None
 )
 def test_wrong_options_are_named(store: Store, options: dict[str, str], message: str) -> None:
     with pytest.raises(LakeError, match=re.escape(message)):
-        StreamingDataSource({"path": store.path, **options}).writer(StructType().add("lane", "long"), False)
+        GenusDataSource({"path": store.path, **options}).writer(StructType().add("lane", "long"), False)
 
 
 def test_a_lake_is_not_overwritten(spark: SparkSession, lake: Lake) -> None:

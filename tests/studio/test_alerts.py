@@ -298,7 +298,7 @@ def test_what_the_webhook_does_not_take_is_tried_again_and_a_problem() -> None:
         webhook.close()
         assert webhook._thread is not None
         webhook._thread.join(10)
-    shown = f"the webhook http://127.0.0.1:{server.server_port} does not take what it is told: it answered"
+    shown = f"alerts do not reach the webhook http://127.0.0.1:{server.server_port}: it answered"
     assert noted == [f"{shown} 500", f"{shown} 302", None]
 
 

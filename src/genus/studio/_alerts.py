@@ -1,4 +1,4 @@
-"""Alerts: subscriptions that Studio keeps, whose matches are problems, and the webhook that is told of them."""
+"""Alerts: subscriptions that Studio keeps, whose matches are problems, and the webhook that gets them."""
 
 import http.client
 import socket
@@ -192,7 +192,7 @@ class Alerts:
         sources: What Studio shows.
         taps: Their taps.
         ask: Reads the text of a subscription; SubscriptionError if no source can.
-        webhook: What else is told, or None.
+        webhook: Where alerts of files are sent, or None.
         title: What the page is called, for the webhook.
     """
 
@@ -331,7 +331,7 @@ class Alerts:
             "since": datetime.fromtimestamp(episode.since, UTC).isoformat().replace("+00:00", "Z"),
             "count": episode.count,
             "unseen": kept.unseen,
-            "event": None if episode.last is None else _told(episode.last),
+            "event": None if episode.last is None else _event_sent(episode.last),
         }
 
     # -- a source ----------------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ class Alerts:
                 ProblemRow(
                     severity="bad",
                     source=self.name,
-                    what=cut(f"the webhook {self._webhook.shown} does not take what it is told: {failing.why}{lost}"),
+                    what=cut(f"alerts do not reach the webhook {self._webhook.shown}: {failing.why}{lost}"),
                     since_ms=round(failing.since * 1000),
                     view="overview",
                 ),
@@ -451,6 +451,6 @@ def _named(subscription: Subscription[Any] | None) -> list[str]:
     )
 
 
-def _told(seen: Seen) -> dict[str, Any]:
+def _event_sent(seen: Seen) -> dict[str, Any]:
     event = event_json(seen)
     return {"type": event["type"], "at_ms": event["at_ms"], "values": event["values"]}

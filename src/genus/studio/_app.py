@@ -357,7 +357,7 @@ class StudioApp:
         return {"ok": True}
 
     async def _change_alerts(self, request: Request) -> Any:
-        """Keep an alert, or forget one; the webhook is never told of those of a page."""
+        """Keep an alert, or forget one; those of a page are never sent to the webhook."""
         match await _body(request):
             case {"action": "remove", "key": str(key)}:
                 self._alerts.remove(key)
@@ -501,4 +501,4 @@ async def _miss(request: Request, problem: Exception) -> Response:
 
 
 HANDLERS: dict[Any, Any] = {Refused: _refuse, GenusError: _fail, HTTPException: _miss}
-"""Errors are told as JSON."""
+"""Errors are answered as JSON."""

@@ -38,7 +38,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
         name: What it is called; the text if empty.
         severity: How bad a match is: `warn` or `bad`.
         sources: The names of sources on the page that it is for; all if empty.
-        webhook: Whether the webhook, if there is one, is told of it.
+        webhook: Whether it is sent to the webhook, if there is one.
     """
 
     subscription: str
@@ -81,7 +81,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         catalog: A catalog file.
         view: The view that is shown first.
         sound: Whether alerts can be heard at first; the page has a switch.
-        webhook: The address of a server that is told of the alerts of this layout.
+        webhook: The address of a server that gets the alerts of this layout by POST.
         plots: Charts of the view Plot.
         alerts: What is wrong when it comes.
         options: How the page is served: port, host, cert, key, allow_hosts, allow_publish, docs.

@@ -151,8 +151,8 @@ DAMAGED = "damaged"
 _NUMBERED = re.compile(r"(.+)-\d+")
 
 
-class ReelIndex(msgspec.Struct, frozen=True):
-    """What the files of a reel have together; times are microseconds since 1970, None if there are no events."""
+class SequenceIndex(msgspec.Struct, frozen=True):
+    """What the files of a sequence have together; times are microseconds since 1970, None if there are no events."""
 
     start_us: int | None
     end_us: int | None
@@ -161,7 +161,7 @@ class ReelIndex(msgspec.Struct, frozen=True):
     types: dict[str, int]
 
     @classmethod
-    def of(cls, found: Collection[RecordingIndex]) -> "ReelIndex":
+    def of(cls, found: Collection[RecordingIndex]) -> "SequenceIndex":
         """Return the sums of the indexes of some files."""
         types: Counter[str] = Counter()
         for each in found:
@@ -175,7 +175,7 @@ class ReelIndex(msgspec.Struct, frozen=True):
         )
 
 
-class Reel:
+class RecordingSequence:
     """The recordings at a path, as one.
 
     The files of a recorder in a folder are read one after the other, and those of several recorders side by side, in
@@ -219,7 +219,7 @@ class Reel:
     def recordings(self) -> list[Recording]:
         return [recording for series in self._series for recording in series]
 
-    def index(self, progress: Callable[[float], object] | None = None) -> ReelIndex:
+    def index(self, progress: Callable[[float], object] | None = None) -> SequenceIndex:
         """Index all files; `progress` is called with the share that is done, and what it raises ends the work."""
         total = sum(recording.size for recording in self.recordings) or 1
         before, found = 0, list[RecordingIndex]()
@@ -231,7 +231,7 @@ class Reel:
 
             found.append(recording.index(tell))
             before += found[-1].size
-        return ReelIndex.of(found)
+        return SequenceIndex.of(found)
 
     def read(self, time_us: int | None = None) -> Iterator[Recorded]:
         """Return the events from a time on, or all; reading from a time needs the index."""

@@ -1,4 +1,4 @@
-"""`spark.read.format("genus")` and `df.write.format("genus")`: typed events of a lake, or of files that are in none.
+"""Queries of the data source `genus`, and its readers in batch: typed events of a lake, or of files that are in none.
 
 Recordings, CAN logs and files with a mapping are read by the formats of ingest, one split per task. Every query decodes
 them again, and its filters are evaluated after that; files that are queried more than once should be ingested into a
@@ -13,14 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters import Subscription, parse_again
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, TypePlan, types_of
-from genus.lake._ingest.frames import FramePlan, FrameWriter, StreamWriter, source_path
 from genus.lake._ingest.job import SPLIT_BYTES
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
@@ -35,7 +34,6 @@ from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.names import TYPE
 from genus.lake._tables.store import Store
 from genus.model import Event, attributes, is_event_type
-from genus.records import read_mapping
 from genus.targets import arrow
 
 _DBC_SWITCHES = ("truncated", "j1939", "nmea2000")
@@ -45,50 +43,6 @@ _OPTIONS = (
     *["timeUnit", "type", "version"],
     *_DBC_SWITCHES,
 )
-_SINK_OPTIONS = ("checkpointLocation", "mapping", "path", "queryName", "source", "type")
-"""Options of writing, with those that Spark passes on."""
-
-
-class GenusDataSource(DataSource):
-    """The data source of `spark.read.format("genus")`; see `StreamingDataSource`, which adds streams."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "genus"
-
-    def schema(self) -> StructType:
-        return spark_schema(self._query().columns)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of all columns, or of those in `.schema(...)`."""
-        query, path = self._query(), self.options.get("path", "")
-        columns = select_columns(query.columns, schema)
-        if not is_lake(path):
-            return GenusReader(query, columns, self.options)
-        if not isinstance(query, EventQuery):
-            raise LakeError("the dead letters of a lake are read with Lake.dead_letters")
-        return LakeBatchReader(query, columns, path, self.options)
-
-    def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
-        if overwrite:
-            raise LakeError("a lake is not overwritten; write with mode('append'), remove events with Lake.delete")
-        return FrameWriter(self._frame_plan(schema), source_path(self.options.get("source")))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        if "source" in self.options:
-            raise LakeError("option 'source' is for frames; the batches of a stream are known by the id of the query")
-        return StreamWriter(self._frame_plan(schema))
-
-    def _query(self) -> "SourceQuery":
-        return parse_options(self.options)
-
-    def _frame_plan(self, schema: StructType) -> FramePlan:
-        check_known(self.options, _SINK_OPTIONS)
-        name, mapping = self.options.get("type"), self.options.get("mapping")
-        if (name is None) == (mapping is None):
-            raise LakeError("what are the rows? give option 'type', an event type, or 'mapping', the path of a mapping")
-        path = self.options.get("path", "")
-        return FramePlan.of(LakeFolder(Store(path)), name or read_mapping(str(mapping)), schema.names)
 
 
 class GenusReader(DataSourceReader):

@@ -12,18 +12,20 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from genus.errors import LakeError
 from genus.lake._ingest.format import types_of
+from genus.lake._ingest.frames import FramePlan, FrameWriter, StreamWriter, source_path
 from genus.lake._query.data_source import (
     EventQuery,
-    GenusDataSource,
+    GenusReader,
     LakeBatchReader,
     LakeFiles,
     SourceQuery,
+    check_known,
     is_lake,
     number_option,
     parse_options,
@@ -34,13 +36,18 @@ from genus.lake._query.scan import DataFile
 from genus.lake._tables.commits import Cursor, Part, count_files
 from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
+from genus.lake._tables.lake_folder import LakeFolder
+from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.names import BATCH, DEAD_LETTERS
 from genus.lake._tables.state import LedgerState, find_versions, is_cut, parts_after
 from genus.lake._tables.store import Store
+from genus.records import read_mapping
 
 Offset = dict[str, Any]
 """An offset as Spark stores it, in JSON."""
+_SINK_OPTIONS = ("checkpointLocation", "mapping", "path", "queryName", "source", "type")
+"""Options of writing, with those that Spark passes on."""
 
 
 def register_data_source(spark: SparkSession) -> None:
@@ -74,11 +81,28 @@ def register_data_source(spark: SparkSession) -> None:
     | `mapping` | instead of it, the path of a mapping file |
     | `source` | of a frame: a name; what is written again under the same name adds nothing |
     """
-    spark.dataSource.register(StreamingDataSource)
+    spark.dataSource.register(GenusDataSource)
 
 
-class StreamingDataSource(GenusDataSource):
+class GenusDataSource(DataSource):
     """The data source of `spark.read` and `spark.readStream`; `register_data_source` lists its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "genus"
+
+    def schema(self) -> StructType:
+        return spark_schema(self._query().columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of all columns, or of those in `.schema(...)`."""
+        query, path = self._query(), self.options.get("path", "")
+        columns = select_columns(query.columns, schema)
+        if not is_lake(path):
+            return GenusReader(query, columns, self.options)
+        if not isinstance(query, EventQuery):
+            raise LakeError("the dead letters of a lake are read with Lake.dead_letters")
+        return LakeBatchReader(query, columns, path, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a reader of a lake."""
@@ -98,11 +122,29 @@ class StreamingDataSource(GenusDataSource):
             raise LakeError("the dead letters of a lake are no stream; read them with Lake.dead_letters")
         return LakeStreamReader(query.subscription, columns, path, max_files)
 
+    def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
+        if overwrite:
+            raise LakeError("a lake is not overwritten; write with mode('append'), remove events with Lake.delete")
+        return FrameWriter(self._frame_plan(schema), source_path(self.options.get("source")))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        if "source" in self.options:
+            raise LakeError("option 'source' is for frames; the batches of a stream are known by the id of the query")
+        return StreamWriter(self._frame_plan(schema))
+
     def _query(self) -> SourceQuery:
         options = {name: text for name, text in self.options.items() if name.lower() != "maxfilespertrigger"}
         if "catalog" not in options and "path" in options and is_lake(options["path"]):
             options["catalog"] = absolute_path(options["path"])
         return parse_options(options)
+
+    def _frame_plan(self, schema: StructType) -> FramePlan:
+        check_known(self.options, _SINK_OPTIONS)
+        name, mapping = self.options.get("type"), self.options.get("mapping")
+        if (name is None) == (mapping is None):
+            raise LakeError("what are the rows? give option 'type', an event type, or 'mapping', the path of a mapping")
+        path = self.options.get("path", "")
+        return FramePlan.of(LakeFolder(Store(path)), name or read_mapping(str(mapping)), schema.names)
 
 
 class LakeOffset(msgspec.Struct, frozen=True, omit_defaults=True):
