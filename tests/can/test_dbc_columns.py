@@ -123,7 +123,7 @@ def random_frames(dbc: Dbc, seed: int, each: int) -> list[Sent]:
 
 
 @needs_data
-@pytest.mark.parametrize("path", some_files(every=2), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some_files(every=3), ids=lambda path: path.stem)
 @pytest.mark.parametrize("each", [8, pytest.param(80, marks=pytest.mark.slow)])
 def test_every_message_of_real_files_decodes_as_frame_by_frame(path: Path, each: int) -> None:
     """Values, labels, presence, source and reasons are the same, whatever the bytes and lengths."""
@@ -134,7 +134,7 @@ def test_every_message_of_real_files_decodes_as_frame_by_frame(path: Path, each:
 
 
 @needs_data
-@pytest.mark.parametrize("path", some_files(every=4), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some_files(every=6), ids=lambda path: path.stem)
 @pytest.mark.parametrize("each", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_truncated_frames_decode_as_frame_by_frame(path: Path, each: int) -> None:
     """Whatever the lengths, and whatever is behind the end of the frames."""
