@@ -411,9 +411,7 @@ def check_handler(handler: Callable[..., object]) -> None:
         import inspect
 
         name = getattr(handler, "__qualname__", None) or repr(handler)
-        raise BusError(
-            f"{name}{inspect.signature(handler)} is not a handler: it is called with one argument, the event"
-        )
+        raise BusError(f"{name}{inspect.signature(handler)} is not a handler: it is called with one event")
 
 
 def _takes_one(handler: Callable[..., object]) -> bool:
