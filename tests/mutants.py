@@ -66,6 +66,8 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
     for line in text.encode().splitlines(keepends=True):
         offsets.append(offsets[-1] + len(line))
     for node in _code(ast.parse(text)):
+        assert node.end_lineno is not None, "parsed from a text"
+        assert node.end_col_offset is not None
         for changed in _changes(node):
             start, end = offsets[node.lineno - 1] + node.col_offset, offsets[node.end_lineno - 1] + node.end_col_offset
             before = text.encode()[start:end].decode()

@@ -54,7 +54,8 @@ def test_an_extra_alone_is_all_that_its_part_needs(extra: str, wheel: Path, tmp_
         check=False, capture_output=True, text=True,
     )  # fmt: skip
     assert installed.returncode == 0, installed.stderr
-    for command in ([python, "-c", PROGRAMS[extra]], [tmp_path / "venv/bin/genus", "doctor", *filter(None, [extra])]):
+    doctor = [str(tmp_path / "venv/bin/genus"), "doctor", *([extra] if extra else [])]
+    for command in ([str(python), "-c", PROGRAMS[extra]], doctor):
         done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=tmp_path, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
 
