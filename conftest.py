@@ -118,6 +118,7 @@ def _pages(*patterns: str, **options: Any) -> Sybil:
     return Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=ELLIPSIS)], patterns=patterns, **options)
 
 
+ON_SPARK = ["docs/lake*.md", "docs/cookbook.md", "docs/coming-from.md"]
 pytest_collect_file = SybilCollection(
-    (_pages("README.md", "docs/*.md", excludes=["docs/lake*.md"]), _pages("docs/lake*.md", setup=_with_session))
+    (_pages("README.md", "docs/*.md", excludes=ON_SPARK), _pages(*ON_SPARK, setup=_with_session))
 ).pytest()

@@ -4,20 +4,12 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from statistics import fmean
 
+from bench.balanced_trees import measure_balanced_trees
 from bench.hierarchies import ORDERS, Hierarchy, chain, class_library, flat, least_mean_bytes, one_goes_on
 from bench.timing import markdown
-from genus.codes import (
-    CodeCost,
-    LinePrimes,
-    NotApplicable,
-    OriginalPrimes,
-    Scheme,
-    code_size,
-    compare_schemes,
-    measure_balanced_trees,
-    read_hierarchy,
-)
+from genus.codes import LinePrimes, OriginalPrimes, Scheme, code_size, compare_schemes, read_hierarchy
 from genus.codes._prime_schemes import kinds_of
+from genus.codes.types import CodeCost, NotApplicable
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 FILES = {

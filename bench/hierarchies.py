@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from math import lgamma, log
 from random import Random
 
-from genus.codes._topological import children_of
+from genus.codes._hierarchy import children_of
 
 Hierarchy = Mapping[str, Sequence[str]]
 

@@ -32,7 +32,7 @@ from bench.index import resident_mb
 from bench.timing import markdown
 from genus import Event, Subscription, this
 from genus.catalog import Catalog
-from genus.filters import Predicate
+from genus.filters.types import Predicate
 from genus.lake import Lake
 from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes

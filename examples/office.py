@@ -1,4 +1,4 @@
-"""Event types of an office whose desks, doors and windows have sensor nodes, for `genus bindings`."""
+"""Event types of an office whose desks, doors and windows have sensor nodes, for `python -m bench.bindings`."""
 
 from typing import Annotated
 

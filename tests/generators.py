@@ -13,30 +13,22 @@ from typing import Any
 
 from genus import testing
 from genus.errors import SubscriptionError
-from genus.filters import AllOf, Predicate, Subscription, Term, coalesce, this, when
+from genus.filters import Subscription, coalesce, this, when
 from genus.filters.internal import rebuild
-from genus.model import (
+from genus.filters.types import AllOf, Predicate, Term
+from genus.model import Event, Float32, Int8, Int32, Kind, Maybe, UInt8, UInt32, subtypes, vector
+from genus.model.types import (
     Attribute,
     AttributeType,
     BoolType,
     BytesType,
     ChoiceType,
     DurationType,
-    Event,
-    Float32,
     FloatType,
-    Int8,
-    Int32,
     IntType,
-    Kind,
-    Maybe,
     OpaqueType,
     TextType,
     TimeType,
-    UInt8,
-    UInt32,
-    subtypes,
-    vector,
 )
 from genus.testing._generator import REALS, SMALL, SPANS, TEXTS, pool
 

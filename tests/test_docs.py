@@ -62,7 +62,7 @@ def test_the_support_matrix_is_the_compilers_own() -> None:
         TopicsCompiler,
     )
     assert {compiler.target for compiler in compilers} == {"arrow", "c", "can", "coap", "python", "spark", "topics"}
-    assert support_matrix() in (ROOT / "docs" / "targets.md").read_text()
+    assert support_matrix() in (ROOT / "docs" / "subscriptions.md").read_text()
 
 
 def test_a_target_that_forgets_something_fails_when_its_class_is_created() -> None:

@@ -79,7 +79,7 @@ def test_private_modules_and_names_that_are_not_exported_are_found() -> None:
         "genus.errors.did_you_mean",
         "genus.can",
     ]
-    assert wrong_imports("import genus.can\nfrom genus.targets import python\nfrom genus.cli import main") == []
+    assert wrong_imports("import genus.can\nfrom genus.targets import python\nfrom genus.cli import on_spark") == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

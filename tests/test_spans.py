@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from genus import Catalog, Event, Soft
 from genus.can import parse_fault
-from genus.can._live.address import parse_address as parse_can_address
+from genus.can._live.interfaces import parse_address as parse_can_address
 from genus.can._plan.foreign import PlanTable
 from genus.cli import SpanParam, genus
 from genus.errors import BusError, PlanError, SpanError
@@ -41,7 +41,7 @@ TIME_NAMES = {
 """Names of lengths of time; whole numbers with a unit in their name (`period_ns`) are those of protocols."""
 
 EXCEPTIONS = {
-    r"genus\.bus\.Clock\.sleep\(seconds\)": "what a clock implements; programs call Bus.sleep",
+    r"genus\.bus\.types\.Clock\.sleep\(seconds\)": "what a clock implements; programs call Bus.sleep",
     r"genus\.net\.Sending\(expires_s\)": "what a link gives to a transport",
     r"genus\.testing\.EmulatedCanBus(\(epoch_s\)|\.send\(timeout\))": "the interface of python-can",
     r"genus\.model\.micros_of_duration\(span\)": "the value of an attribute",

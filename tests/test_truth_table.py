@@ -19,7 +19,7 @@ from genus import Collection, Event, Subscription, open_bus
 from genus.bus import RecordingWriter, read_recording, replay
 from genus.catalog import Catalog
 from genus.errors import DeviceError
-from genus.filters import AllOf
+from genus.filters.types import AllOf
 from genus.lake import LakeReader
 from genus.lake._query.route_plan import plan_routes
 from genus.lake._query.subscription_list import RouteEntry

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Listener, Maybe, Subscription, UInt32, all_of, open_bus, this
-from genus.bus import BestEffort, Counters, Hard, Inbox, Soft, format_qos
+from genus.bus import BestEffort, Hard, Inbox, Soft, format_qos
+from genus.bus.types import Counters
 from genus.can import World
 from genus.errors import BusError, EventError, QueueFull, SpanError, SubscriptionError
 from tests.examples import examples

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from genus import BestEffort, Event, EventChannel, Kind, Maybe, Subscription, open_bus, this
-from genus.bus import Bus, Capabilities, Delivery, Keep, Link, ProblemHandler, Publisher, QoS
+from genus.bus import Bus, Capabilities, Link, Publisher
+from genus.bus.types import Delivery, Keep, ProblemHandler, QoS
 from genus.can import World
 from genus.errors import BusError, EventError, QueueFull
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from genus import Event, Subscription, open_bus, this
-from genus.bus import Bus, Delivery, Link
+from genus.bus import Bus, Link
+from genus.bus.types import Delivery
 from genus.errors import QueueFull
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Soft, Subscription
-from genus.bus import Bus, Capabilities, Delivery, Link
+from genus.bus import Bus, Capabilities, Link
+from genus.bus.types import Delivery
 from genus.errors import BusError
 
 NAMES = Capabilities.__struct_fields__

@@ -7,7 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from genus import Event, Kind, all_of, open_bus, this
-from genus.bus import Bus, Capabilities, Delivery, Link
+from genus.bus import Bus, Capabilities, Link
+from genus.bus.types import Delivery
 from genus.errors import BusError, EventError, QueueFull
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import BestEffort, Event, Hard, Soft, open_bus
-from genus.bus import QoS, parse_qos
+from genus.bus import parse_qos
+from genus.bus.types import QoS
 from genus.errors import BusError, SpanError
 from genus.model import Span
 

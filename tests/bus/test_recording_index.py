@@ -14,11 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Maybe
-from genus.bus import Recorded, Recording, RecordingWriter, read_recording
+from genus.bus import RecordingWriter, read_recording
 from genus.bus._blocks import Block, blocks_in
 from genus.bus._codec import encode_event
 from genus.bus._frames import FIRST_FORMAT, FORMAT, FileBytes, FrameFormat
 from genus.bus._recording_index import FRAMES_PER_PLACE
+from genus.bus.types import Recorded, Recording
 from genus.errors import RecordingError
 from genus.model import Unit
 

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from genus import Event, Maybe, open_bus
-from genus.bus import FolderRecorder, Recorder, Refused, read_recording, record, record_to_folder
 from genus.bus import _recording_writer as writer_module
+from genus.bus import read_recording, record, record_to_folder
+from genus.bus.types import FolderRecorder, Recorder, Refused
 from genus.errors import BusError, EventError
 from tests.generators import Sampler
 from tests.wild_values import wild_event

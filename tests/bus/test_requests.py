@@ -13,8 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from genus import Event, Int32, Kind, Maybe, Subscription, UInt8, UInt32, all_of, open_bus, this
-from genus.bus import Bus, Declined, Delivery, Link, ProblemHandler, Reply
+from genus.bus import Bus, Declined, Link, Reply
 from genus.bus._requests import SEQUENCE, Exchange
+from genus.bus.types import Delivery, ProblemHandler
 from genus.can import World
 from genus.errors import BusError, EventError, NoReceiver, RequestRefused, RequestTimeout, SpanError
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from genus import Event, Kind, Listener, Maybe, Subscription, all_of, open_bus, this
-from genus.bus import Counters, _audience, _class_route
+from genus.bus import _audience, _class_route
 from genus.bus._class_route import ClassRoute
+from genus.bus.types import Counters
 from genus.errors import EventError
-from genus.filters import Predicate
+from genus.filters.types import Predicate
 from genus.targets.index import _family_index as family_index
 from genus.targets.index import _segments as segments
 from genus.targets.index._family_index import FamilyIndex

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, open_bus
-from genus.bus import LateStart, PeriodicTask, TimeReading
 from genus.bus._link import WaitFor
+from genus.bus.types import LateStart, PeriodicTask, TimeReading
 from genus.errors import BusError, SpanError
 
 MS = 1_000_000

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 
 from genus import Event, UInt8, open_bus
-from genus.bus import LateStart
+from genus.bus.types import LateStart
 from genus.can import World, parse_system
 from genus.errors import BusError
 

@@ -22,7 +22,7 @@ from genus.can import (
     plan,
     simulate,
 )
-from genus.can._live.address import parse_address
+from genus.can._live.interfaces import parse_address
 from genus.can._live.link import open_interface
 from genus.can._monitor import Monitor
 from genus.can._node.node import Node

@@ -30,7 +30,7 @@ from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
 from genus.codes import parse_code
 from genus.errors import BusError
-from genus.model import ChoiceType, FloatType, IntType, TextType
+from genus.model.types import ChoiceType, FloatType, IntType, TextType
 
 from .stations import MS, Station, System
 

@@ -29,7 +29,8 @@ from genus.can._logs import read_log
 from genus.cli import genus
 from genus.cli._can_dbc import types_
 from genus.errors import DbcError
-from genus.model import ChoiceType, attributes, name_of, parents, signature, subtypes, vector
+from genus.model import attributes, name_of, parents, signature, subtypes, vector
+from genus.model.types import ChoiceType
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "can"
 GOLDEN = Path(__file__).parent / "golden"

@@ -17,8 +17,7 @@ from click.testing import CliRunner
 import can
 from genus import BestEffort, Catalog, Event, Soft, UInt8, open_bus, this
 from genus.can import load_dbc, open_monitor, python_source
-from genus.can._live.address import parse_address
-from genus.can._live.interfaces import enlarge_buffer, lost_datagrams
+from genus.can._live.interfaces import enlarge_buffer, lost_datagrams, parse_address
 from genus.cli import genus
 from genus.errors import BusError, DbcError, EventError
 from tests.can.test_foreign import CAR

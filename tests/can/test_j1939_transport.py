@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.can._j1939 import reassembly
-from genus.can._j1939.fast_packet import MAX_FAST, FastPackets
 from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id, pgn_of
 from genus.can._j1939.reassembly import (
     ANSWER_GAP_US,
@@ -17,11 +16,13 @@ from genus.can._j1939.reassembly import (
     BROADCAST_GAP_US,
     DIFFERENT,
     LOST,
+    MAX_FAST,
     NOT_FINISHED,
     REPLACED,
     STRAY,
     TIMED_OUT,
     TOO_MANY,
+    FastPackets,
     Incomplete,
     J1939Reassembler,
     LongMessage,

@@ -18,9 +18,8 @@ import can
 from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt8, UInt32, open_bus, this
 from genus.can import BindingFailed, BusOff, open_broker
 from genus.can._live import host as host_module
-from genus.can._live.address import parse_address
 from genus.can._live.host import LiveHost
-from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, known_options
+from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, known_options, parse_address
 from genus.can._live.link import open_host
 from genus.can._node.channels import TxCounts
 from genus.can._node.node import Node

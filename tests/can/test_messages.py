@@ -29,6 +29,7 @@ from genus.can._protocol.messages import (
     SupplyHalf,
     parse_message,
 )
+from genus.can._protocol.time_service import follow_up_frame, sync_frame
 from genus.can._wire.frame import ID_MASK, Frame, Priority, ProtocolEtag
 
 LOOP = 0x95623E3A87C20C39
@@ -68,10 +69,12 @@ def test_golden_bytes(message: Message, identifier: int, data: str) -> None:
 
 
 def test_the_documented_bytes_are_these() -> None:
-    page = Path(__file__).parents[2].joinpath("docs", "can-protocols.md").read_text()
+    page = Path(__file__).parents[2].joinpath("docs", "wire.md").read_text()
     rows = re.findall(r"\| `([0-9a-f]{8})` \| (?:`([0-9a-f ]+)`)? ?\|", page)
-    assert len(rows) == 21
-    assert {(int(identifier, 16), data.replace(" ", "")) for identifier, data in rows} <= {row[1:] for row in GOLDEN}
+    assert len(rows) == 21 + 2  # and two of the clock
+    clock = [sync_frame(3, 7, 0x1122_3344_5566_7788), follow_up_frame(3, 7, 0x1122_3344_5566_7788)]
+    known = {row[1:] for row in GOLDEN} | {(frame.id, frame.data.hex()) for frame in clock}
+    assert {(int(identifier, 16), data.replace(" ", "")) for identifier, data in rows} <= known
 
 
 UIDS = st.integers(1, 2**64 - 1)

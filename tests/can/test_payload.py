@@ -17,27 +17,11 @@ from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.can._wire.payload import PayloadCodec
 from genus.errors import EventError, SubscriptionError
 from genus.filters._evaluate import round_to_float32
-from genus.model import (
-    Attribute,
-    ChoiceType,
-    Float32,
-    FloatType,
-    Int8,
-    Int16,
-    IntType,
-    OpaqueType,
-    TextType,
-    UInt8,
-    UInt16,
-    UInt32,
-    Vector,
-    attributes,
-    check,
-    vector,
-)
+from genus.model import Float32, Int8, Int16, UInt8, UInt16, UInt32, attributes, check, vector
 from genus.model._event import create_event
 from genus.model._read_back import is_same
 from genus.model._unread import unread_values
+from genus.model.types import Attribute, ChoiceType, FloatType, IntType, OpaqueType, TextType, Vector
 from tests.generators import Generator, Sampler, declare
 from tests.wild_values import wild_event
 

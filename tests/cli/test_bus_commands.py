@@ -1,4 +1,4 @@
-"""`genus pub`, `sub`, `record`, `replay`, `explain` and `bindings`, as a person uses them."""
+"""`genus pub`, `sub`, `record`, `replay` and `explain`, as a person uses them."""
 
 import json
 import signal
@@ -264,13 +264,11 @@ def test_a_damaged_recording_is_replayed_and_said_so() -> None:
     assert done.returncode == 3
 
 
-def test_explain_and_bindings() -> None:
+def test_explain_shows_every_target() -> None:
     done = genus("explain", "Loop has place where speed > 30")
     assert "def matches(e):  # Loop" in done.stdout
     assert "arrow" in done.stdout
     Path("subs.txt").write_text("# who wants what\nLoop\nCamera where lane == 1\n\nexact Loop\n")
-    done = genus("bindings", "subs.txt")
-    assert "4 entries without super-types, 3 with them, 1 merged" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -292,7 +290,6 @@ def test_explain_and_bindings() -> None:
         (["record", "road.py"], "road.py exists"),
         (["record", "no/folder.genus"], "cannot write no/folder.genus"),
         (["explain", "--target", "abacus", "Loop"], "'abacus' is not one of 'python', 'arrow', 'index'"),
-        (["bindings", "road.py"], "road.py, line 2: "),
         (["sub", "-t", "missing.py"], "missing.py"),
         (["sub", "-t", "json"], "declares no event types"),
         (["frobnicate"], "No such command"),
@@ -301,8 +298,6 @@ def test_explain_and_bindings() -> None:
         (["pub", "Loop", "lane=1", "--stdin"], "not both"),
         (["pub", "Loop", "lane=1", "--bus", "local:"], "local: stays within this command"),
         (["replay", "road.py", "--json"], "--json goes with --print"),
-        (["bindings", "junk.bin"], "junk.bin, line 1: not UTF-8 text"),
-        (["bindings", "empty.txt"], "empty.txt: has no subscription"),
     ],
 )
 def test_bad_input_is_one_clear_message_and_a_failure(arguments: list[str], message: str) -> None:

@@ -164,7 +164,7 @@ def test_every_help_shows_examples_that_are_understood(path: str, folder: Path) 
         command.make_context(path, [*words], parent=context)
 
 
-WITHOUT_A_BUS = ("types", "explain", "bindings", "catalog", "grants", "can plan", "can types", "can decode")
+WITHOUT_A_BUS = ("types", "explain", "catalog", "grants", "can plan", "can types", "can decode")
 
 
 @pytest.mark.parametrize("path", [path for path in ALONE if path[6:].startswith(WITHOUT_A_BUS)])

@@ -81,9 +81,8 @@ def test_a_subscription_that_can_never_match_is_one_line_on_standard_error(asked
     assert done.stderr == f"genus: warning: {asked.split()[0]} can never match: {why}\n"
 
 
-def test_each_of_several_is_warned_about_again_in_the_next_command(tmp_path: Path) -> None:
-    (tmp_path / "asked.txt").write_text("ann: Thermometer where celsius < 1 and celsius > 2\nbob: Thermometer\n")
+def test_the_next_command_warns_again() -> None:
     for _ in range(2):
-        done = genus("bindings", "-t", "weather.py", "asked.txt")
+        done = genus("explain", "-t", "weather.py", "Thermometer where celsius < 1 and celsius > 2")
         assert done.stderr.startswith("genus: warning: Thermometer can never match: ")
         assert done.stderr.count("\n") == 1

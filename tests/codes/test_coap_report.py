@@ -1,28 +1,29 @@
 """The paper's table 2, discovery and super-resources, for the IPSO resources and for any other."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.codes import (
+from bench.coap_paths import (
     CoapReport,
     CoapSettings,
-    NotApplicable,
     PathCost,
-    Resource,
-    Traffic,
     TrafficCost,
-    assign_codes,
-    encode_path_segment,
+    coap_command,
+    link_by_code,
+    link_by_name,
     measure_coap,
-    parse_path_segment,
-    read_resources,
-    size_get,
 )
-from genus.codes._coap_report import link_by_code, link_by_name
+from bench.coap_resources import Resource, read_resources
+from bench.coap_sizes import Traffic, size_get
+from genus.codes import encode_path_segment, parse_path_segment
+from genus.codes._prime_schemes import assign_codes
+from genus.codes.types import NotApplicable
 from genus.errors import HierarchyError
 
 from ..examples import examples
@@ -231,3 +232,15 @@ def test_a_link_quotes_what_is_no_token(kind: str, link: str) -> None:
 
 def test_traffic_adds_up() -> None:
     assert Traffic(2, 30) + Traffic(4, 5) == Traffic(6, 35)
+
+
+def test_the_command_prints_paths_requests_discovery_and_values(tmp_path: Path) -> None:
+    (tmp_path / "paths.txt").write_text("/air/\n/air/temp\n/air/humidity\n/door\n")
+    found = CliRunner().invoke(coap_command, [str(tmp_path / "paths.txt")])
+    lines = [" ".join(line.split()) for line in found.output.splitlines()]
+    assert lines[0].endswith("paths.txt: 31 bytes as names, 7.75 each")
+    assert "line 5 1.25 84% 4 1.00 87%" in lines
+    assert "2 values of 12 bytes below /air" in lines
+    answer = json.loads(CliRunner().invoke(coap_command, [str(tmp_path / "paths.txt"), "--json"]).output)
+    assert answer["settings"] == {"block": 64, "token": 0, "value": 12, "option": 65000}
+    assert (answer["server"], answer["below"], answer["held"]) == (3, "/air", 2)

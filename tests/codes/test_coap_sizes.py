@@ -7,8 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.codes import BLOCK_SIZES, Traffic, encode_path_segment, size_get, size_message, size_options
-from genus.codes._coap_sizes import BLOCK2, CBOR, CONTENT_FORMAT, URI_PATH, size_cbor_pairs, size_cbor_uint
+from bench.coap_sizes import (
+    BLOCK2,
+    BLOCK_SIZES,
+    CBOR,
+    CONTENT_FORMAT,
+    URI_PATH,
+    Traffic,
+    size_cbor_pairs,
+    size_cbor_uint,
+    size_get,
+    size_message,
+    size_options,
+)
+from genus.codes import encode_path_segment
 
 from ..examples import examples
 

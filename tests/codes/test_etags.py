@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.codes import Block, EtagSpace, Grant
+from genus.codes import EtagSpace
+from genus.codes.types import Block, Grant
 from genus.errors import HierarchyError
 from tests.examples import examples
 

@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from genus.codes._primes import is_prime, nth_prime, position, prime_at
+from bench.balanced_trees import nth_prime
+from genus.codes._scheme import is_prime, position, prime_at
 
 
 def test_the_sieve_grows_without_a_gap() -> None:

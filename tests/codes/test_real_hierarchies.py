@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from genus.codes import CodeCost, CompactPrimes, LinePrimes, OriginalPrimes, Scheme, compare_schemes
+from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme, compare_schemes
 from genus.codes._prime_schemes import kinds_of
+from genus.codes.types import CodeCost
 
 from .laws import Hierarchy, shuffled, wrong_pairs
 

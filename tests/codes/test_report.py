@@ -6,18 +6,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bench.balanced_trees import MAX_CODES, figure_2, measure_balanced_trees
 from genus.cli._codes import codes
-from genus.codes import (
-    MAX_CODES,
-    CodeCost,
-    CompactPrimes,
-    LinePrimes,
-    NotApplicable,
-    OriginalPrimes,
-    Scheme,
-    compare_schemes,
-    measure_balanced_trees,
-)
+from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme, compare_schemes
+from genus.codes.types import CodeCost, NotApplicable
 
 
 def balanced(levels: int, children: int) -> dict[str, list[str]]:
@@ -62,25 +54,19 @@ def test_compact_codes_do_not_apply_to_several_parents() -> None:
     assert NotApplicable("compact", "several parents") in lines
 
 
-def test_the_command_prints_tables_and_json(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     path = tmp_path / "h.csv"
     path.write_text("type,parents\nA,\nB,\nC,A;B\n")
-    table = CliRunner().invoke(codes, ["report", str(path)])
+    table = CliRunner().invoke(codes, [str(path)])
     assert table.exit_code == 0
     assert "n/a: several parents" in table.output
-    answer = json.loads(CliRunner().invoke(codes, ["report", str(path), "--json"]).output)
+    answer = json.loads(CliRunner().invoke(codes, [str(path), "--json"]).output)
     assert [line["scheme"] for line in answer["table"]] == ["original", "compact", "line", "line, any join"]
 
 
-def test_the_command_draws_figure_2(tmp_path: Path) -> None:
+def test_figure_2_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    result = CliRunner().invoke(codes, ["report", "--fig2", "--png", str(tmp_path / "fig2.png")])
+    result = CliRunner().invoke(figure_2, ["--png", str(tmp_path / "fig2.png")])
     assert result.exit_code == 0, result.output
     assert "mean 5.20" in result.output
     assert (tmp_path / "fig2.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_without_anything_to_report_the_command_says_what_to_name() -> None:
-    result = CliRunner().invoke(codes, ["report"])
-    assert result.exit_code == 2
-    assert "MODULE_OR_FILE" in result.output

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.codes import Resource, read_resources
+from bench.coap_resources import Resource, read_resources
 from genus.errors import HierarchyError
 
 IPSO = Path(__file__).parents[3] / "shared" / "data" / "ipso"

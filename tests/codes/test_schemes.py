@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.codes import CodeEntry, CompactPrimes, LinePrimes, OriginalPrimes, Scheme
-from genus.codes._topological import order_breadth_first
+from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme
+from genus.codes._hierarchy import order_breadth_first
+from genus.codes.types import CodeEntry
 from genus.errors import HierarchyError
 from tests.examples import examples
 

@@ -91,7 +91,7 @@ def observe(number: int, *, full: bool = False, seed: int = 1) -> Observation:
 
 @click.command()
 @click.argument("numbers", nargs=-1, type=int)
-@click.option("--full", is_flag=True, help="As many events as docs/faults.md has.")
+@click.option("--full", is_flag=True, help="As many events as docs/can-simulator.md has.")
 @click.option("--seed", default=1)
 def main(numbers: tuple[int, ...], full: bool, seed: int) -> None:
     """Run rows of the fault table with C nodes, and print them as a table."""

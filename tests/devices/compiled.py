@@ -16,7 +16,8 @@ from genus import Event, Subscription
 from genus.can import PayloadCodec
 from genus.catalog import Catalog
 from genus.devices import Firmware, generate
-from genus.model import BytesType, TextType, UInt8
+from genus.model import UInt8
+from genus.model.types import BytesType, TextType
 from genus.targets.c._compiler import Member
 
 from .toolchain import WARNINGS

@@ -13,24 +13,11 @@ import msgspec
 
 from genus import Event, Kind, Subscription
 from genus.catalog import Catalog
-from genus.filters import AllOf
 from genus.filters._subscription import rebuild
-from genus.model import (
-    Attribute,
-    ChoiceType,
-    Float32,
-    FloatType,
-    Int8,
-    Int16,
-    Int32,
-    IntType,
-    UInt8,
-    UInt16,
-    UInt32,
-    attributes,
-    vector,
-)
+from genus.filters.types import AllOf
+from genus.model import Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32, attributes, vector
 from genus.model._types import int_range
+from genus.model.types import Attribute, ChoiceType, FloatType, IntType
 from genus.testing._generator import pool
 from tests.generators import Generator
 

@@ -8,8 +8,9 @@ import pytest
 from genus import Catalog, Event, Subscription, UInt8
 from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
-from genus.model import ChoiceType, OpaqueType, attributes
+from genus.model import attributes
 from genus.model._unread import unread_values
+from genus.model.types import ChoiceType, OpaqueType
 
 from .compiled import (
     MALFORMED,

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from genus import Event, Subscription, coalesce, this, when
 from genus.errors import SubscriptionError
-from genus.filters import Arithmetic, Literal, Negation, Not, Predicate, Step, Term
 from genus.filters._expression import (
     MAX_CONDITION_DEPTH,
     MAX_DEPTH,
@@ -21,7 +20,8 @@ from genus.filters._expression import (
     AttributeRef,
     ToFloat,
 )
-from genus.model import is_attribute_name
+from genus.filters.types import Arithmetic, Literal, Negation, Not, Predicate, Step, Term
+from genus.model.internal import is_attribute_name
 from genus.targets import arrow, python, spark
 from genus.targets.index import SubscriptionIndex
 from genus.testing import compiled_expressions, spark_session

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Unit
 from genus.errors import SubscriptionError
-from genus.filters import Completion, CompletionItem, complete
+from genus.filters import complete
 from genus.filters._parser import _Parser
 from genus.filters._subscription import parse_again
 from genus.filters._token import Token
+from genus.filters.types import Completion, CompletionItem
 from genus.model import subtypes, vector
 from tests.examples import examples
 from tests.generators import Generator, Sampler, edge_subscriptions

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from genus import Subscription, this
 from genus.errors import SubscriptionError
-from genus.filters import And, Arithmetic, Compare, Function, Literal, OneOf, Or, Predicate, Step, TextTest
 from genus.filters._expression import AttributeRef
+from genus.filters.types import And, Arithmetic, Compare, Function, Literal, OneOf, Or, Predicate, Step, TextTest
 from tests.examples import examples
 from tests.generators import Colour, Generator, Level, Sampler
 from tests.test_truth_table import COSTLY, SAME_VALUES, TARGETS, check

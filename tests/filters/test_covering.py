@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.bindings import count_bindings
 from genus import Event, Kind, Maybe, Subscription, this
-from genus.filters import count_bindings, merge
+from genus.filters import merge
 from genus.filters._covering import covers
 from tests.examples import examples
 from tests.generators import Generator

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from genus import Catalog, Event, Float32, Int8, Kind, Maybe, Subscription, UInt8, all_of, open_bus, this
 from genus.errors import SubscriptionError, SubscriptionWarning, SyntaxProblem
-from genus.filters import Predicate, merge, read_subscriptions
+from genus.filters import merge, read_subscriptions
 from genus.filters._subscription import parse_again, rebuild
+from genus.filters.types import Predicate
 from genus.model import check
 from genus.targets import can
 from genus.targets.index import SubscriptionIndex

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters import Compare, Not, Or
 from genus.filters._expression import MAX_DEPTH, MAX_VALUE_DEPTH
+from genus.filters.types import Compare, Not, Or
 from genus.model import attributes
 from tests.examples import examples
 from tests.generators import Generator

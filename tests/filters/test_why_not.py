@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from genus import Event, Float32, Kind, Maybe, Subscription, all_of, this
 from genus.errors import EventError
-from genus.filters import AllOf, Unmet, conjuncts
 from genus.filters._subscription import rebuild
+from genus.filters.internal import conjuncts
+from genus.filters.types import AllOf, Unmet
 from tests.examples import examples
 from tests.generators import Generator
 

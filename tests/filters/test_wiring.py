@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.bindings import Wiring, count_bindings, read_publishers
 from genus import Event, Kind, Subscription
 from genus.errors import SubscriptionError
-from genus.filters import Wiring, count_bindings, read_publishers
 from tests.examples import examples
 
 

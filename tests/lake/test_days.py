@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from genus import Event, Maybe, Subscription, this
 from genus.bus import RecordingWriter
 from genus.errors import SubscriptionWarning
-from genus.filters import Predicate
+from genus.filters.types import Predicate
 from genus.lake import Lake
 from genus.lake._query.selection import day_test
 from genus.model._types import micros_of_time

@@ -18,7 +18,8 @@ from genus import Catalog, Event, Maybe
 from genus.lake._ingest import text_lines
 from genus.lake._ingest.format import Types
 from genus.lake._ingest.json_lines import JsonLines
-from genus.model import Float32, Int8, OpaqueType, UInt32
+from genus.model import Float32, Int8, UInt32
+from genus.model.types import OpaqueType
 from genus.records import read_mapping
 from genus.testing._generator import pool
 from tests.examples import examples

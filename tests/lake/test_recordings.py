@@ -24,8 +24,9 @@ from genus.catalog import Catalog
 from genus.errors import RecordingError
 from genus.lake._ingest.format import Columns, DeadLetter, Split, Types, types_of
 from genus.lake._ingest.recordings import Recordings
-from genus.model import Attribute, OpaqueType, attributes, check, name_of
+from genus.model import attributes, check, name_of
 from genus.model._unread import unread_values
+from genus.model.types import Attribute, OpaqueType
 from genus.targets.arrow import to_batch
 from tests.evolutions import Evolution
 from tests.generators import Generator, Sampler

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from genus import Event, Maybe, Subscription, all_of, this
 from genus.catalog import Catalog
 from genus.errors import LakeError, NotRegistered
-from genus.filters import Predicate
+from genus.filters.types import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.lake._query import lookup, number_tables, route_job, route_plan
@@ -30,9 +30,10 @@ from genus.lake._query.sent_plan import read_object, write_object
 from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._tables.names import POSITION, RECORDED
 from genus.lake._tables.shapes import Shape
-from genus.model import BoolType, ChoiceType, name_of, vector
+from genus.model import name_of, vector
 from genus.model._event import EventMeta
 from genus.model._types import INT64_MAX, INT64_MIN
+from genus.model.types import BoolType, ChoiceType
 from genus.targets import python
 from genus.targets.arrow import to_batch
 from genus.testing._generator import pool

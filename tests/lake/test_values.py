@@ -13,8 +13,9 @@ import pytest
 
 from genus import check
 from genus.lake._ingest.values import CastColumn, convert_column, convert_json
-from genus.model import Attribute, ChoiceType, OpaqueType, TimeType, attributes
+from genus.model import attributes
 from genus.model._types import INT64_MAX, INT64_MIN
+from genus.model.types import Attribute, ChoiceType, OpaqueType, TimeType
 from genus.records._values import ValueFormat
 from tests.generators import Sampler
 

@@ -11,7 +11,9 @@ import pytest
 
 from genus import Event, Float32, Int8, Int16, Kind, Maybe, UInt32, Unit, check
 from genus.errors import DeclarationError, EventError, SubscriptionError
-from genus.model import (
+from genus.model import attributes, conforms, pure_kind, signature, tagged_attributes, vector
+from genus.model.internal import parse_type
+from genus.model.types import (
     BoolType,
     BytesType,
     ChoiceType,
@@ -21,13 +23,6 @@ from genus.model import (
     OpaqueType,
     TextType,
     TimeType,
-    attributes,
-    conforms,
-    parse_type,
-    pure_kind,
-    signature,
-    tagged_attributes,
-    vector,
 )
 
 

@@ -16,8 +16,9 @@ from genus import Catalog, Event, Int16, Maybe, UInt8, Unit, check, this
 from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.can._wire.payload import PayloadCodec
 from genus.errors import DeclarationError, EventError, SubscriptionError
-from genus.model import BoolType, DurationType, FloatType, IntType, TimeType, attributes, name_of, subtypes
+from genus.model import attributes, name_of, subtypes
 from genus.model._read_back import is_same
+from genus.model.types import BoolType, DurationType, FloatType, IntType, TimeType
 from genus.net._coap.values import EventWriter
 from genus.net._link.payload import encode_payload
 from genus.records import Mapping, RecordWriter

@@ -20,7 +20,8 @@ from genus.model._read_back import is_same
 from genus.net import CloudEventReader, CloudEventWriter, Origin, read_cloudevents, write_cloudevents
 from genus.net._cloudevents import BATCH, STRUCTURED, event_id
 from genus.net.types import CloudEvent
-from genus.records import Mapping, RecordReader, Rejected
+from genus.records import Mapping, RecordReader
+from genus.records.types import Rejected
 from tests.examples import examples
 from tests.generators import Generator, Stranger, WatchedSampler
 

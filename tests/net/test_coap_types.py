@@ -18,7 +18,8 @@ from genus import Bus, Event, Maybe, Subscription, Unit, this
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.errors import BusError
-from genus.model import BoolType, ChoiceType, FloatType, IntType, TextType, attributes, vector
+from genus.model import attributes, vector
+from genus.model.types import BoolType, ChoiceType, FloatType, IntType, TextType
 from genus.net._coap import shared_catalog
 from tests.generators import declare
 

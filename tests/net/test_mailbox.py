@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.net import _mailbox
 from genus.net._mailbox import Call, Mailbox
 

@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import pytest
 
 from genus import Event, Kind, Maybe, Subscription, this
-from genus.bus import BestEffort, Bus, Hard, Keep, Soft
+from genus.bus import BestEffort, Bus, Hard, Soft
+from genus.bus.types import Keep
 from genus.catalog._statement import digest_of
 from genus.errors import BusError, EventError, NoReceiver, RequestTimeout
 from genus.model import UInt32, Unit

@@ -13,7 +13,8 @@ pytest.importorskip("google.protobuf", reason="protobuf comes with genus[sparkpl
 
 from genus import Event, Maybe
 from genus.errors import BusError, EventError, MappingError
-from genus.model import Float32, FloatType, Int8, UInt16, Unit, attributes
+from genus.model import Float32, Int8, UInt16, Unit, attributes
+from genus.model.types import FloatType
 from genus.net._link.foreign import ForeignEvent, ForeignLoss
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._sparkplug import host as host_module
@@ -32,7 +33,8 @@ from genus.net._sparkplug.payload import (
     wire_value,
 )
 from genus.net._sparkplug.source import Sparkplug
-from genus.records import ForeignTopics, Message, Rejected, read_mapping
+from genus.records import ForeignTopics, Message, read_mapping
+from genus.records.types import Rejected
 from genus.testing import run_command
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "sparkplug.json").read_text())

@@ -21,23 +21,14 @@ from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.json_lines import JsonLines
 from genus.lake._ingest.tabular import ParquetFiles
 from genus.lake._ingest.values import convert_json
-from genus.model import (
-    AttributeType,
-    ChoiceType,
-    DurationType,
-    Float32,
-    Int8,
-    Opaque,
-    OpaqueType,
-    Renamed,
-    TimeType,
-    UInt32,
-)
+from genus.model import Float32, Int8, Opaque, Renamed, UInt32
 from genus.model import attributes as attributes_of
-from genus.records import Mapping, RecordReader, Rejected, read_mapping
+from genus.model.types import AttributeType, ChoiceType, DurationType, OpaqueType, TimeType
+from genus.records import Mapping, RecordReader, read_mapping
 from genus.records._known_types import DeclaredTypes
 from genus.records._reader import MappedReader
 from genus.records._values import ERRORS, ValueFormat, value_reader
+from genus.records.types import Rejected
 from tests.examples import examples
 from tests.lake.foreign_files import Found, expected, types_for, written
 

@@ -9,7 +9,8 @@ import pytest
 from genus import Event, Maybe
 from genus.net import CloudEventReader, CloudEventWriter, Origin
 from genus.net.types import CloudEvent
-from genus.records import ForeignTopics, Rejected, read_mapping
+from genus.records import ForeignTopics, read_mapping
+from genus.records.types import Rejected
 
 MESSAGES = 1_000_000
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe
 from genus.errors import MappingError, Reasons
-from genus.records import ForeignTopics, Message, Rejected, read_mapping
+from genus.records import ForeignTopics, Message, read_mapping
 from genus.records._payload import DEEPEST, decode_json, depth_of, limit_problem
 from genus.records._rejected import Rejections
+from genus.records.types import Rejected
 from tests.examples import examples
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from genus import BestEffort, Bus, Event, Subscription, open_bus
-from genus.bus import Delivery, EventChannel, Link
+from genus.bus import EventChannel, Link
+from genus.bus.types import Delivery
 from genus.net import NetLink
 from genus.studio._bus_source import MAX_ROWS, BusSource
 from genus.studio._rates import MAX_SOURCES, Meters

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from genus import Event, Maybe
-from genus.bus import Recorded, RecordingWriter
+from genus.bus import RecordingWriter
+from genus.bus.types import Recorded
 from genus.errors import BusError, RecordingError
 from genus.studio._recording_source import BATCH, RecordingSource
 from genus.studio._reel import Reel

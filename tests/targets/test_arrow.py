@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.errors import EventError, GenusError, SubscriptionError
-from genus.filters import Predicate, Term
 from genus.filters._evaluate import COMPARE, COMPUTE
+from genus.filters.types import Predicate, Term
 from genus.model import Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32, name_of
 from genus.model._types import INT64_MAX, INT64_MIN, int_range
 from tests.examples import examples

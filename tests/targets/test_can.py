@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.catalog import Catalog
 from genus.errors import NotRegistered
-from genus.filters import AllOf, Predicate, Term
+from genus.filters.types import AllOf, Predicate, Term
 from genus.model import is_event_type, vector
 from genus.targets import can
 from tests.examples import examples

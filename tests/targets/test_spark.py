@@ -24,13 +24,14 @@ from pyspark.sql import Column, DataFrame, SparkSession
 import genus.filters._expression as x
 from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError
-from genus.filters import Predicate, Term
 from genus.filters._evaluate import COMPARE, evaluate, round_to_float32
+from genus.filters.types import Predicate, Term
 from genus.lake._tables.columns import attribute_schema
 from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.names import POSITION, TYPE
-from genus.model import Float32, FloatType, Int8, OpaqueType, UInt8, UInt32, vector
+from genus.model import Float32, Int8, UInt8, UInt32, vector
 from genus.model._types import INT64_MAX, INT64_MIN
+from genus.model.types import FloatType, OpaqueType
 from genus.targets import spark
 from genus.targets.spark._compiler import SparkCompiler, StoredTest, stored_constant, stored_test
 from genus.testing import compiled_expressions, spark_session

@@ -8,8 +8,8 @@ import pytest
 
 from genus import Event, Subscription
 from genus.catalog import Catalog
-from genus.filters import AllOf
 from genus.filters._subscription import rebuild
+from genus.filters.types import AllOf
 from genus.model import is_event_type, vector
 from genus.targets import topics
 from genus.targets.topics import MQTT, NATS, ZENOH, Dialect, TopicFilter

@@ -19,7 +19,7 @@ from genus import (
     open_bus,
     this,
 )
-from genus.filters import Predicate, Term
+from genus.filters.types import Predicate, Term
 
 
 class Roadside(Kind):

@@ -17,19 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from genus.errors import EventError, Reasons, counted, did_you_mean
-from genus.model import (
-    Attribute,
-    BytesType,
-    ChoiceType,
-    Event,
-    FloatType,
-    IntType,
-    OpaqueType,
-    TextType,
-    attributes,
-    name_of,
-    vector,
-)
+from genus.model import Event, attributes, name_of, vector
 from genus.model.internal import (
     create_event,
     describe_invalid,
@@ -40,6 +28,7 @@ from genus.model.internal import (
     unit_conversion,
     unread_values,
 )
+from genus.model.types import Attribute, BytesType, ChoiceType, FloatType, IntType, OpaqueType, TextType
 
 UNITS_OF = "units of "
 """First part of the type name of a packet that states the units of a type; no type has a name with a space."""

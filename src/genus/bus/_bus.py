@@ -24,8 +24,9 @@ from genus.bus._queue import EventQueue, Overflow, check_count
 from genus.bus._router import Router
 from genus.bus._traffic import SubscriptionCounters, Traffic
 from genus.errors import BusError
-from genus.filters import AllOf, Subscription, TypesByName
+from genus.filters import Subscription, TypesByName
 from genus.filters.internal import drop_implied, ensure_subscription
+from genus.filters.types import AllOf
 from genus.model import Event, Span, check, is_type, nanoseconds, seconds
 
 if TYPE_CHECKING:

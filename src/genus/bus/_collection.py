@@ -23,7 +23,8 @@ from genus.bus._listener import (
 from genus.bus._publish_method import PublishMethod, new_class
 from genus.bus._queue import EventQueue, Overflow, check_count, check_queue
 from genus.errors import BusError, EventError
-from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.filters import Subscription
+from genus.filters.types import AllOf, AttributeNames, Predicate, Term
 from genus.model import Event, Span, is_event_type, is_type, name_of
 
 if TYPE_CHECKING:

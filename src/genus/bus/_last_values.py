@@ -20,7 +20,8 @@ from genus.bus._link import Publisher
 from genus.bus._listener import Listener
 from genus.bus._qos import Keep
 from genus.errors import BusError, EventError, QueueFull
-from genus.model import Event, OpaqueType, attributes, name_of
+from genus.model import Event, attributes, name_of
+from genus.model.types import OpaqueType
 
 if TYPE_CHECKING:
     from genus.bus._queue import EventQueue

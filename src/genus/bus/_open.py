@@ -37,7 +37,7 @@ def open_bus(
     | `sim:WORLD?name=NODE` | a simulated CAN bus of this process, made by `genus.can.World` |
 
     Args:
-        address: A scheme, a colon, and what the scheme's link needs. Packages [add schemes](../extending.md#links).
+        address: A scheme, a colon, and what the scheme's link needs. Packages [add schemes](../architecture.md#links).
         on_error: Is called with listener, event and error when a handler raises; without it, errors are logged.
         check: Check every published event against its declared types, as all links do: 0.15 to 0.4 microseconds
             each, more than publishing it to a handler takes, so that `local:` does it only if asked.

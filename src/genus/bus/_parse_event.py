@@ -8,8 +8,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from genus.errors import EventError, did_you_mean
-from genus.filters import DURATION_UNITS
-from genus.model import ChoiceType, DurationType, Event, TimeType, attributes, check, name_of
+from genus.filters.internal import DURATION_UNITS
+from genus.model import Event, attributes, check, name_of
+from genus.model.types import ChoiceType, DurationType, TimeType
 
 E = TypeVar("E", bound=Event)
 

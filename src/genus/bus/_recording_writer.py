@@ -40,8 +40,9 @@ from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import FrameFormat
 from genus.catalog.internal import state_type
 from genus.errors import EventError, RecordingError
-from genus.model import BytesType, Event, OpaqueType, attributes, name_of
+from genus.model import Event, attributes, name_of
 from genus.model.internal import FindInvalid, invalid_finders, unread_types, unread_values
+from genus.model.types import BytesType, OpaqueType
 
 BLOCK_EVENTS, BLOCK_BYTES = 4096, 1 << 18
 """A block is written with so many events, or about so many bytes, at the latest."""

@@ -10,7 +10,8 @@ from genus.bus._bus import Bus
 from genus.bus._codec import encoding_problem
 from genus.bus._listener import Listener
 from genus.errors import BusError, EventError, Reasons
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
+from genus.filters.types import AllOf
 from genus.model import Event
 
 WhenInvalid: TypeAlias = Literal["raise", "count"]

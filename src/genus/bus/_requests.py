@@ -24,8 +24,9 @@ from genus.bus._link import Link, Timer, WaitFor
 from genus.bus._listener import Listener, RoundRobin
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
-from genus.model import Event, IntType, Maybe, Span, UInt32, attributes, is_event_type, is_type, name_of, seconds
+from genus.model import Event, Maybe, Span, UInt32, attributes, is_event_type, is_type, name_of, seconds
 from genus.model.internal import type_text
+from genus.model.types import IntType
 
 GRACE_S = 1.0
 """How long others may take to become known, where the link does not know it better."""

@@ -6,11 +6,9 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.can._dbc import Decoding, decode_log, load_dbc, python_source
-    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames
-    from genus.can._dbc.long_columns import LongColumns
-    from genus.can._dbc.long_messages import LongMessages
-    from genus.can._j1939.identifier import J1939Id
-    from genus.can._j1939.name import J1939Name
+    from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, LongColumns
+    from genus.can._dbc.j1939 import LongMessages
+    from genus.can._j1939.identifier import J1939Id, J1939Name
     from genus.can._j1939.transfer import J1939Broadcast, J1939Receiver, J1939Transfer
     from genus.can._live.services import address_types, open_broker, open_monitor
     from genus.can._logs import read_log

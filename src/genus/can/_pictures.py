@@ -130,8 +130,6 @@ _UNITS = ((10_000_000_000, "s", 1e9), (10_000_000, "ms", 1e6), (0, "µs", 1e3))
 
 
 class TimelineRow(msgspec.Struct, frozen=True):
-    """A row of a timeline, with the passages in it."""
-
     label: str
     passages: tuple[Passage, ...]
 
@@ -175,8 +173,6 @@ _NAMES = {
 
 
 class Theme(msgspec.Struct, frozen=True):
-    """Colours of a picture."""
-
     paper: str
     ink: str
     faint: str

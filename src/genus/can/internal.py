@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.can._dbc.columns import MessageColumns
-    from genus.can._dbc.long_columns import LONG_POSITION
-    from genus.can._dbc.long_messages import INCOMPLETE
+    from genus.can._dbc.columns import LONG_POSITION, MessageColumns
+    from genus.can._dbc.j1939 import INCOMPLETE
     from genus.can._dbc.message_types import UNKNOWN_ID
     from genus.can._live.received import (
         ACTIVE,
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from genus.can._logs.detect import ENDINGS, FORMATS, HEAD_BYTES, TEXT_FORMATS, Head, Opened, detect, open_text
     from genus.can._logs.frames import EXTENDED
     from genus.can._logs.log import BINARY_READERS, log_ending
-    from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of
-    from genus.can._logs.packing import looks_like_utf_16, packing_of
+    from genus.can._logs.log_file import MAX_LINE, LogFile, SkippedRecords, head_of, looks_like_utf_16, packing_of
     from genus.can._logs.text_reader import TextReader
     from genus.can._logs.times import Unit, unit_of
     from genus.can._node.channels import TxChannel

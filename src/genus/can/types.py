@@ -7,7 +7,7 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.can._dbc import Dbc, MessageLayout, SignalLayout
     from genus.can._dbc.columns import PartFrames, RefusedFrames
-    from genus.can._j1939.name import ClaimedNames
+    from genus.can._j1939.identifier import ClaimedNames
     from genus.can._j1939.reassembly import Incomplete, LongMessage
     from genus.can._j1939.transfer import J1939Frame
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot

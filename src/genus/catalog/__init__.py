@@ -2,6 +2,8 @@
 
 from genus.catalog._catalog import Catalog
 from genus.catalog._declare import types_in
-from genus.catalog._records import Finding, RegistrationResult, TypeEntry
 
-__all__ = ["Catalog", "Finding", "RegistrationResult", "TypeEntry", "types_in"]
+__all__ = [
+    "Catalog",
+    "types_in",
+]

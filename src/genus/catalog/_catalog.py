@@ -16,9 +16,10 @@ from genus.catalog._file import Damage, format_catalog, lock_file, parse_catalog
 from genus.catalog._numbers import NumberAllocator, presence_reader
 from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry, TypeTable, without_names
 from genus.catalog._registration import Registration
-from genus.codes import Block
+from genus.codes.types import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
-from genus.model import Event, Span, Vector, attributes, name_of, seconds
+from genus.model import Event, Span, attributes, name_of, seconds
+from genus.model.types import Vector
 
 LOCK_TIMEOUT = "10s"
 """The longest wait for another process that writes the same file."""

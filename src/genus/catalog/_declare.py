@@ -21,13 +21,9 @@ from genus.catalog._registration import Registration
 from genus.codes.internal import order_heaviest_first
 from genus.errors import DeclarationError
 from genus.model import (
-    Attribute,
-    AttributeType,
-    ChoiceType,
     Event,
     Kind,
     Opaque,
-    OpaqueType,
     Renamed,
     Unit,
     attributes,
@@ -38,6 +34,7 @@ from genus.model import (
     vector,
 )
 from genus.model.internal import GENERATED, read_annotation
+from genus.model.types import Attribute, AttributeType, ChoiceType, OpaqueType
 
 _SIZED = (model.Int8, model.Int16, model.Int32, model.UInt8, model.UInt16, model.UInt32, model.Float32)
 _ANNOTATIONS: Mapping[AttributeType, Any] = {
@@ -140,7 +137,7 @@ def _choose(known: Attribute | None, stored: Attribute) -> Attribute:
 def annotation(attribute: Attribute, required: bool) -> Any:
     """Return an annotation that declares an attribute.
 
-    >>> from genus.model import FloatType
+    >>> from genus.model.types import FloatType
     >>> str(annotation(Attribute("speed", FloatType(), unit="km/h"), required=True))
     "typing.Annotated[float, Unit(symbol='km/h')]"
     """

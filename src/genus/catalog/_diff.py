@@ -7,8 +7,8 @@ from typing import Protocol
 import msgspec
 
 from genus.catalog._records import Finding, Status, TypeEntry
-from genus.model import Attribute, ChoiceType, Vector
 from genus.model.internal import type_text
+from genus.model.types import Attribute, ChoiceType, Vector
 
 
 class CatalogView(Protocol):

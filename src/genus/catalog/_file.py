@@ -23,19 +23,11 @@ import msgspec
 
 from genus.catalog._numbers import MAX_CODE_DIGITS, NumberAllocator
 from genus.catalog._records import ROOT, TaggedNames, TypeEntry, TypeRecord, TypeTable
-from genus.codes import Block, CodeEntry, EtagSpace, Grant, LinePrimes
+from genus.codes import EtagSpace, LinePrimes
+from genus.codes.types import Block, CodeEntry, Grant
 from genus.errors import CatalogDamaged, CatalogUnavailable, HierarchyError
-from genus.model import (
-    MAX_TAGGED,
-    RESERVED_WORDS,
-    Attribute,
-    AttributeType,
-    IntType,
-    Vector,
-    is_attribute_name,
-    parse_type,
-)
-from genus.model.internal import RETYPABLE, is_encodable
+from genus.model.internal import MAX_TAGGED, RESERVED_WORDS, RETYPABLE, is_attribute_name, is_encodable, parse_type
+from genus.model.types import Attribute, AttributeType, IntType, Vector
 
 POLL_SECONDS = 0.01
 

@@ -15,8 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 from genus.catalog._records import ROOT, TypeRecord, TypeTable
-from genus.codes import Block, EtagSpace, Grant, LinePrimes
+from genus.codes import EtagSpace, LinePrimes
 from genus.codes.internal import children_of, merge_blocks, power_of_two
+from genus.codes.types import Block, Grant
 from genus.errors import EtagsExhausted, HierarchyError
 from genus.model.internal import unread_types, unread_values
 

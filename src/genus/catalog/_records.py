@@ -9,8 +9,8 @@ from typing import Literal, Self, TypeAlias, TypeVar
 
 import msgspec
 
-from genus.codes import Block
-from genus.model import Attribute, Vector
+from genus.codes.types import Block
+from genus.model.types import Attribute, Vector
 
 V = TypeVar("V")
 

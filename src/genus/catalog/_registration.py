@@ -13,8 +13,9 @@ import msgspec
 
 from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeRecord, TypeTable
 from genus.errors import CatalogConflict
-from genus.model import Attribute, ChoiceType, attributes, is_event_type, name_of, parents, tagged_attributes
+from genus.model import attributes, is_event_type, name_of, parents, tagged_attributes
 from genus.model.internal import RETYPABLE, retyped_attributes, type_text
+from genus.model.types import Attribute, ChoiceType
 
 
 class Registration:

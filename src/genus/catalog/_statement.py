@@ -23,11 +23,7 @@ from genus.catalog._records import ROOT, TypeRecord, TypeTable
 from genus.catalog._registration import Registration
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
 from genus.model import (
-    Attribute,
     Event,
-    FloatType,
-    IntType,
-    Vector,
     attributes,
     is_event_type,
     is_generated,
@@ -38,6 +34,7 @@ from genus.model import (
     vector,
 )
 from genus.model.internal import declared_types, family_of, unit_conversion
+from genus.model.types import Attribute, FloatType, IntType, Vector
 
 MAX_LENGTH = 1 << 16
 """The most bytes of a statement."""

@@ -20,14 +20,13 @@ if TYPE_CHECKING:
     from genus.cli._format import SpanParam
     from genus.cli._lake_session import on_spark
 
-__all__ = ["SectionedGroup", "SpanParam", "genus", "main", "on_spark", "saying_what_is_kept"]
+__all__ = ["SectionedGroup", "SpanParam", "on_spark", "saying_what_is_kept"]
 
 COMMANDS = {
     "types": "genus.cli._types:types",
     "codes": "genus.cli._codes:codes",
     "catalog": "genus.cli._catalog:catalog",
     "explain": "genus.cli._filters:explain",
-    "bindings": "genus.cli._filters:bindings",
     "pub": "genus.cli._bus:pub",
     "sub": "genus.cli._bus:sub",
     "record": "genus.cli._bus:record",
@@ -53,7 +52,6 @@ HELP_SECTIONS = {
     },
     "Subscribe to them": {
         "explain": "Show what a subscription is compiled to, for each target",
-        "bindings": "Count the table entries that many subscriptions need",
     },
     "Run a bus": {
         "pub": "Publish events",

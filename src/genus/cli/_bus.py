@@ -15,20 +15,10 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from genus.bus import (
-    Bus,
-    FolderRecorder,
-    Inbox,
-    Link,
-    Recorder,
-    Recording,
-    open_bus,
-    read_recording,
-    record_to_folder,
-    shown_address,
-)
+from genus.bus import Bus, Inbox, Link, open_bus, read_recording, record_to_folder, shown_address
 from genus.bus import record as start_recording
 from genus.bus import replay as replay_events
+from genus.bus.types import FolderRecorder, Recorder, Recording
 from genus.cli._completion import complete_bus
 from genus.cli._events import (
     BUS_TYPES,

@@ -21,7 +21,8 @@ from genus.cli._events import as_text, takes_j1939, takes_log_columns
 from genus.cli._exit import saying_what_is_kept
 from genus.cli._format import counted
 from genus.filters import Subscription
-from genus.model import Attribute, Event, attributes
+from genus.model import Event, attributes
+from genus.model.types import Attribute
 
 if TYPE_CHECKING:
     from genus.can import Decoding

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from genus.bus import EventChannel, QoS, open_bus, parse_qos
+from genus.bus import EventChannel, open_bus, parse_qos
+from genus.bus.types import QoS
 from genus.cli._completion import complete_can_bus
 from genus.cli._events import BUS_TYPES, as_text, complete_types, event_type, lines_of_json, load_for, make_event
 from genus.cli._exit import stopped_by_signals

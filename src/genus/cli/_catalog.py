@@ -5,13 +5,15 @@ from pathlib import Path
 
 import click
 
-from genus.catalog import Catalog, Finding
+from genus.catalog import Catalog
+from genus.catalog.types import Finding
 from genus.cli._completion import complete_catalog_types, complete_files
 from genus.cli._events import load_all
 from genus.cli._format import meant, print_json
 from genus.cli._groups import SectionedGroup
 from genus.cli._types import as_list, show
-from genus.filters import AttributeRef, Subscription, read_subscriptions
+from genus.filters import Subscription, read_subscriptions
+from genus.filters.types import AttributeRef
 from genus.model import name_of
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)

@@ -13,7 +13,8 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from genus.bus import Recorded, Recording, read_recording
+from genus.bus import read_recording
+from genus.bus.types import Recorded, Recording
 from genus.cli._bus import SUBSCRIPTION, report_skipped, why_none
 from genus.cli._events import TYPES, as_text, load_all
 from genus.cli._exit import DAMAGED

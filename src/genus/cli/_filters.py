@@ -1,29 +1,16 @@
-"""`genus explain` and `genus bindings`: what subscriptions compile to and what they cost."""
+"""`genus explain`: what a subscription compiles to."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from genus import targets
 from genus.cli._events import TYPES, complete_types, load_all
-from genus.cli._format import counted, plain_table, print_json
-from genus.filters import (
-    BindingCounts,
-    MergedSubscription,
-    Subscription,
-    TypesByName,
-    Wiring,
-    count_bindings,
-    read_publishers,
-    read_subscriptions,
-)
-from genus.model import name_of
+from genus.cli._format import print_json
+from genus.filters import Subscription
 
 TARGETS = ("python", "arrow", "index", "spark", "topics", "can", "c", "coap")
 NEED_CATALOG = {
@@ -130,105 +117,3 @@ def _explain(target: str, subscription: Subscription) -> str:
     module = getattr(targets, target)
     made = module.compile([subscription]).explain(0) if target == "index" else module.compile(subscription).explain()
     return str(made)
-
-
-@click.command()
-@TYPES
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--excess",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="How many unwanted classes an entry may let in.",
-)
-@click.option(
-    "--publishers",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Which component publishes which types, a component a line: `node/component: Loop, Lamp` [one component of "
-    "another node publishes all].",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of tables.")
-def bindings(types: tuple[str, ...], file: Path, excess: int, publishers: Path | None, as_json: bool) -> None:
-    """Count the table entries that many subscriptions need.
-
-    FILE has one subscription a line, with or without a subscriber before it (`ann: Loop has place`), as for `genus lake
-    route`; empty lines and lines that begin with # are skipped. A subscriber may be a component of a node,
-    `node/component`; to bind it to a publisher takes one message within the node and two between nodes.
-
-    \b
-    genus bindings -t examples/traffic.py subscriptions.txt
-    genus bindings -t examples/office.py --publishers examples/office-publishers.txt examples/office-subscribers.txt
-    """
-    known = TypesByName(load_all(types))
-    asked = read_subscriptions(file, lambda text: Subscription.parse(text, known))
-    if not asked:
-        raise click.ClickException(f"{file}: has no subscription")
-    offered = None if publishers is None else _publishers(publishers, known)
-    found = count_bindings([one if name == str(one) else (name, one) for name, one in asked], offered, excess=excess)
-    if as_json:
-        print_json({"subscriptions": len(asked), **_counts(found)})
-        return
-    Console().print(_entries(found.merged, f"{file.name}: {counted(len(asked), 'subscription')}"))
-    click.echo(f"{found.per_class} entries without super-types, {found.per_type} with them, {len(found.merged)} merged")
-    Console().print(_wirings(found))
-    for one in found.unpublished:
-        click.echo(f"no component publishes what {one} wants")
-
-
-def _publishers(path: Path, types: TypesByName) -> dict[str, tuple[type, ...]]:
-    found = read_publishers(path, lambda text: Subscription.parse(text, types))
-    if not found:
-        raise click.ClickException(f"{path}: has no publisher")
-    return found
-
-
-def _counts(found: BindingCounts) -> dict[str, Any]:
-    return {
-        "per_class": found.per_class,
-        "per_type": found.per_type,
-        "merged": len(found.merged),
-        "entries": [_entry(one) for one in found.merged],
-        "bindings": {
-            "per_class": _wiring(found.wired_per_class),
-            "per_type": _wiring(found.wired_per_type),
-            "merged": _wiring(found.wired_merged),
-        },
-        "unpublished": list(map(str, found.unpublished)),
-    }
-
-
-def _wiring(one: Wiring) -> dict[str, int]:
-    return {"local": one.local, "distributed": one.distributed, "bindings": one.bindings, "messages": one.messages}
-
-
-def _wirings(found: BindingCounts) -> Table:
-    numbers = ("local", "distributed", "bindings", "messages")
-    table = plain_table("bindings of components", *numbers, numbers=numbers)
-    ways = {
-        "without super-types": found.wired_per_class,
-        "with them": found.wired_per_type,
-        "merged": found.wired_merged,
-    }
-    for name, one in ways.items():
-        table.add_row(name, *map(str, _wiring(one).values()))
-    return table
-
-
-def _entry(one: MergedSubscription) -> dict[str, Any]:
-    return {
-        "entry": str(one.subscription),
-        "stands_for": list(map(str, one.members)),
-        "lets_in": list(map(name_of, one.excess)),
-    }
-
-
-def _entries(merged: Iterable[MergedSubscription], title: str) -> Table:
-    table = plain_table("merged entry", "stands for", "lets in", title=title)
-    for one in merged:
-        members = "\n".join(map(str, one.members))
-        lets_in = ", ".join(map(name_of, one.excess)) or "nothing more"
-        table.add_row(Text(str(one.subscription)), Text(members), lets_in)
-    return table

@@ -12,11 +12,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from genus.catalog import Catalog, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import TypeEntry
 from genus.cli._completion import complete_files
 from genus.cli._events import GENUS_TYPES, load_all
-from genus.codes import Block
-from genus.model import Attribute, name_of, parents
+from genus.codes.types import Block
+from genus.model import name_of, parents
+from genus.model.types import Attribute
 
 
 @click.command()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import NamedTuple, Self
 
-from genus.codes._topological import children_of, order_breadth_first
+from genus.codes._hierarchy import children_of, order_breadth_first
 from genus.errors import EtagsExhausted, HierarchyError
 
 ROOT_SHARE = 16

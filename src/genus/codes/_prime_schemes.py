@@ -30,13 +30,13 @@ price of the rest.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from math import inf
+from math import inf, lcm
 from operator import or_
 from typing import Literal, get_args
 
-from genus.codes._primes import lowest_bits_outside, prime_at
-from genus.codes._scheme import NewType, Scheme
-from genus.codes._topological import order_breadth_first, order_heaviest_first, with_ancestors
+from genus.codes._encoding import code_size
+from genus.codes._hierarchy import order_breadth_first, order_heaviest_first, with_ancestors
+from genus.codes._scheme import NewType, Scheme, lowest_bits_outside, prime_at
 from genus.errors import HierarchyError
 
 
@@ -294,3 +294,88 @@ def kinds_of(hierarchy: Mapping[str, Sequence[str]], known: frozenset[str] = fro
             line = with_ancestors(hierarchy, [max(lines, key=depth)])
             kinds |= with_ancestors(hierarchy, [parent for parent in lines if parent not in line])
     return kinds
+
+
+# -- comparing schemes -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CodeCost:
+    """A line of Table 1: the number and sizes of the codes that one scheme gives a hierarchy."""
+
+    scheme: str
+    vertices: int
+    primes: int
+    largest: int
+    mean_bytes: float
+    max_bytes: int
+    density_percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class NotApplicable:
+    """A line of Table 1 for a scheme that cannot code the hierarchy, with the reason."""
+
+    scheme: str
+    reason: str
+
+
+def compare_schemes(hierarchy: Mapping[str, Sequence[str]]) -> list[CodeCost | NotApplicable]:
+    """Table 1 for a hierarchy (type -> parents): one line for each scheme.
+
+    >>> [line.largest for line in compare_schemes({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})]
+    [42, 10, 4, 4]
+    """
+    return [
+        filled if isinstance(filled, NotApplicable) else measure_scheme(label, filled)
+        for label, filled in _fill_schemes(hierarchy).items()
+    ]
+
+
+def assign_codes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, int] | NotApplicable]:
+    """Return the codes that each scheme gives a hierarchy (type -> parents), or why it gives none.
+
+    >>> assign_codes({"A": [], "B": ["A"], "C": ["B"]})["line"]
+    mappingproxy({'A': 1, 'B': 2, 'C': 4})
+    """
+    return {
+        label: filled if isinstance(filled, NotApplicable) else filled.codes
+        for label, filled in _fill_schemes(hierarchy).items()
+    }
+
+
+def _fill_schemes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Scheme | NotApplicable]:
+    """Return all schemes with the hierarchy in them; one root has the code 1 where the scheme allows it."""
+    rooted = sum(not parents for parents in hierarchy.values()) == 1
+    schemes: dict[str, Scheme] = {
+        "original": OriginalPrimes(),
+        "compact": CompactPrimes(rooted=rooted),
+        "line": LinePrimes(rooted=rooted),
+        "line, any join": LinePrimes(rooted=rooted, joins="any"),
+    }
+    return {label: _fill(label, scheme, hierarchy) for label, scheme in schemes.items()}
+
+
+def _fill(label: str, scheme: Scheme, hierarchy: Mapping[str, Sequence[str]]) -> Scheme | NotApplicable:
+    try:
+        scheme.add_all(hierarchy)
+    except HierarchyError:
+        if any(len(parents) > 1 for parents in hierarchy.values()):
+            return NotApplicable(label, "several parents")
+        raise
+    return scheme
+
+
+def measure_scheme(label: str, scheme: Scheme) -> CodeCost:
+    """Return the line of Table 1 for a scheme that has its types already."""
+    codes = scheme.codes.values()
+    sizes = [code_size(code) for code in codes]
+    largest = max(codes)
+    density = 100 * len(sizes) / largest
+    return CodeCost(label, len(sizes), len(_own_factors(scheme)), largest, sum(sizes) / len(sizes), max(sizes), density)
+
+
+def _own_factors(scheme: Scheme) -> set[int]:
+    codes = scheme.codes
+    factors = (entry.code // lcm(*(codes[parent] for parent in entry.parents)) for entry in scheme.entries)
+    return {factor for factor in factors if factor > 1}

@@ -8,22 +8,20 @@ import msgspec
 
 from genus.can.internal import is_implied
 from genus.errors import DeviceError
-from genus.model import (
+from genus.model import Event, attributes, name_of
+from genus.model.internal import int_range, metas
+from genus.model.types import (
     Attribute,
     AttributeType,
     BytesType,
     ChoiceType,
-    Event,
     FloatType,
     IntType,
     OpaqueType,
     TextType,
     TimeType,
     Vector,
-    attributes,
-    name_of,
 )
-from genus.model.internal import int_range, metas
 from genus.targets.internal import (
     ALWAYS,
     MAX_LENGTH,

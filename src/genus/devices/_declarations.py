@@ -5,7 +5,7 @@ from textwrap import wrap
 
 from genus.devices._layout import DeviceClass, DeviceFamily
 from genus.devices._program import Handler, Program
-from genus.model import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
+from genus.model.types import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
 from genus.targets.internal import Named, refuse_clashes
 
 WIDTH = 100

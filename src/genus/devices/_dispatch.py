@@ -7,7 +7,7 @@ from genus.devices._declarations import comment
 from genus.devices._late import late_look_up
 from genus.devices._layout import DeviceFamily
 from genus.devices._program import Handler, Program
-from genus.model import BoolType, BytesType, DurationType, IntType, TextType, TimeType
+from genus.model.types import BoolType, BytesType, DurationType, IntType, TextType, TimeType
 from genus.targets.internal import Condition
 
 UNKNOWN = "0xFFU"

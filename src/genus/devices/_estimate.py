@@ -5,7 +5,7 @@ import re
 import msgspec
 
 from genus.devices._program import Program
-from genus.model import BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
+from genus.model.types import BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
 from genus.targets.internal import Member, flash_of, runtime_flash
 
 _POINTER = 2

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from genus.devices._layout import DeviceFamily
 from genus.devices._program import Program
-from genus.model import BytesType, TextType
+from genus.model.types import BytesType, TextType
 
 
 def write_harness(program: Program) -> str:

@@ -9,7 +9,8 @@ from genus.catalog import Catalog
 from genus.devices._bounds import FewerChoices, bounded_attributes, checks_of, fewer_choices
 from genus.errors import DeviceError, did_you_mean
 from genus.filters import Subscription
-from genus.model import ChoiceType, Event, attributes, is_generated
+from genus.model import Event, attributes, is_generated
+from genus.model.types import ChoiceType
 from genus.targets.internal import Condition, EventLayout, constant_name, snake_case, tested_attributes
 
 MAX_ATTRIBUTES = 255

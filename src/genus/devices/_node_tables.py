@@ -6,8 +6,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from genus.bus import BestEffort, Hard, QoS, Soft
+from genus.bus import BestEffort, Hard, Soft
 from genus.bus.internal import qos_of
+from genus.bus.types import QoS
 from genus.can import BusSpec, ChannelSpec, PayloadCodec, Timing, subject_uid
 from genus.can.internal import (
     CLASSIC_BYTES,

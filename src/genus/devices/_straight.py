@@ -9,7 +9,17 @@ from itertools import groupby
 from genus.can.internal import PayloadField
 from genus.devices._layout import DeviceClass, DeviceFamily
 from genus.devices._program import Program
-from genus.model import Attribute, BoolType, BytesType, ChoiceType, FloatType, IntType, OpaqueType, TextType, TimeType
+from genus.model.types import (
+    Attribute,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    TimeType,
+)
 from genus.targets.internal import Member
 
 _MAX_NESTED = 16

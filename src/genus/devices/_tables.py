@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from genus.devices._declarations import comment
 from genus.devices._layout import DeviceFamily
 from genus.devices._program import Program
-from genus.model import (
+from genus.model.types import (
     Attribute,
     BoolType,
     BytesType,

@@ -12,7 +12,7 @@ import msgspec
 import genus.filters._expression as x
 from genus.filters._expression import DURATION_UNITS
 from genus.filters._token import EXAMPLE_TIME, Token
-from genus.model import RESERVED_WORDS
+from genus.model.internal import RESERVED_WORDS
 
 Advice: TypeAlias = tuple[int, str]
 """A column, counted from 1, and a message."""

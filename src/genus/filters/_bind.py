@@ -36,7 +36,9 @@ from genus.filters._expression import (
     MAX_VALUE_DEPTH,
 )
 from genus.filters._like import read_pattern
-from genus.model import (
+from genus.model import vector
+from genus.model.internal import type_text
+from genus.model.types import (
     AttributeType,
     BoolType,
     BytesType,
@@ -48,9 +50,7 @@ from genus.model import (
     TextType,
     TimeType,
     Vector,
-    vector,
 )
-from genus.model.internal import type_text
 
 _RESULT_OF_TIMES: dict[tuple[str, type, type], AttributeType] = {
     ("-", TimeType, TimeType): DURATION,

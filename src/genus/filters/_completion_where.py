@@ -15,7 +15,8 @@ from genus.errors import SubscriptionError
 from genus.filters._bind import Binder
 from genus.filters._parser import parse_predicate, parse_value
 from genus.filters._token import EXAMPLE_TIME, Token
-from genus.model import RESERVED_WORDS, Attribute, AttributeType, ChoiceType, DurationType, IntType, TimeType
+from genus.model.internal import RESERVED_WORDS
+from genus.model.types import Attribute, AttributeType, ChoiceType, DurationType, IntType, TimeType
 
 MAX_TEST = 2000
 """The longest text of a test, in characters, for which anything is proposed."""

@@ -11,18 +11,7 @@ from typing import Any
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError, did_you_mean
-from genus.model import (
-    AttributeType,
-    BoolType,
-    BytesType,
-    ChoiceType,
-    DurationType,
-    FloatType,
-    IntType,
-    TextType,
-    TimeType,
-    micros_of_duration,
-)
+from genus.model import micros_of_duration
 from genus.model.internal import (
     INT64_MAX,
     INT64_MIN,
@@ -32,6 +21,17 @@ from genus.model.internal import (
     is_encodable,
     plain_value,
     type_text,
+)
+from genus.model.types import (
+    AttributeType,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    DurationType,
+    FloatType,
+    IntType,
+    TextType,
+    TimeType,
 )
 
 BOOL, INT, FLOAT, TEXT, BYTES = BoolType(), IntType(), FloatType(), TextType(), BytesType()

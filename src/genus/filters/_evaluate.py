@@ -13,19 +13,9 @@ from typing import Any, NoReturn, TypeAlias
 import genus.filters._expression as x
 from genus.errors import EventError
 from genus.filters._like import is_like
-from genus.model import (
-    AttributeType,
-    ChoiceType,
-    DurationType,
-    Event,
-    FloatType,
-    TextType,
-    TimeType,
-    check,
-    micros_of_duration,
-    micros_of_time,
-)
+from genus.model import Event, check, micros_of_duration, micros_of_time
 from genus.model.internal import INT64_MAX, INT64_MIN, plain_value
+from genus.model.types import AttributeType, ChoiceType, DurationType, FloatType, TextType, TimeType
 
 Truth: TypeAlias = bool | None
 

@@ -18,7 +18,8 @@ from typing import NoReturn, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from genus.errors import SubscriptionError
-from genus.model import AttributeType, micros_of_duration
+from genus.model import micros_of_duration
+from genus.model.types import AttributeType
 
 Constant: TypeAlias = bool | int | float | str | bytes | datetime | timedelta | Enum
 """A Python value that an attribute can be compared with."""

@@ -29,8 +29,7 @@ from genus.filters._expression import (
 from genus.filters._like import ESCAPE
 from genus.filters._term import Term
 from genus.filters._token import EXAMPLE_TIME, Token, problem_at
-from genus.model import RESERVED_WORDS
-from genus.model.internal import INT64_MAX, MICROSECOND
+from genus.model.internal import INT64_MAX, MICROSECOND, RESERVED_WORDS
 
 NULL_WORDS = frozenset({"null", "none", "nil", "missing"})
 """Words of other languages for an absent value."""

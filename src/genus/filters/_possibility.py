@@ -18,21 +18,9 @@ from genus.errors import SubscriptionError, SubscriptionWarning
 from genus.filters._constants import type_of
 from genus.filters._covering import needed_attributes
 from genus.filters._evaluate import COMPARE, TEXT, evaluate, round_to_float32
-from genus.model import (
-    AttributeType,
-    BoolType,
-    BytesType,
-    Event,
-    FloatType,
-    IntType,
-    TextType,
-    conforms,
-    is_event_type,
-    name_of,
-    pure_kind,
-    subtypes,
-)
+from genus.model import Event, conforms, is_event_type, name_of, pure_kind, subtypes
 from genus.model.internal import INT64_MAX, INT64_MIN, family_of, int_range
+from genus.model.types import AttributeType, BoolType, BytesType, FloatType, IntType, TextType
 
 if TYPE_CHECKING:
     from genus.filters._covering import Selection

@@ -41,7 +41,9 @@ from genus.filters._getter_values import (
     none_of,
     plain_enum,
 )
-from genus.model import (
+from genus.model import name_of
+from genus.model.internal import plain_value
+from genus.model.types import (
     AttributeType,
     BoolType,
     BytesType,
@@ -50,9 +52,7 @@ from genus.model import (
     FloatType,
     IntType,
     TextType,
-    name_of,
 )
-from genus.model.internal import plain_value
 
 MAX_NODES = 2000
 """The most nodes of an expression that a property becomes; each use of a local variable repeats what it stands for."""

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import genus.filters._expression as x
 from genus.filters._subscription import Subscription
-from genus.model import BoolType, micros_of_duration, name_of
+from genus.model import micros_of_duration, name_of
+from genus.model.types import BoolType
 
 MAX_OPERATORS = 500
 """The most operators that are written in Python; its compiler takes a few thousand."""

@@ -22,8 +22,9 @@ from genus.filters._possibility import Reason, describe_types, report_never, war
 from genus.filters._term import Term
 from genus.filters._token import Token, problem_at
 from genus.filters._type_names import TypesByName, find_type
-from genus.model import ChoiceType, Event, TextType, Vector, conforms, is_event_type, is_type, name_of, subtypes, vector
+from genus.model import Event, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model.internal import read_annotation, type_text
+from genus.model.types import ChoiceType, TextType, Vector
 
 T = TypeVar("T")
 if TYPE_CHECKING:

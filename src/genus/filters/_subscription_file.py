@@ -1,11 +1,8 @@
-"""Files of subscriptions: one a line, with or without the name of its subscriber. And files of publishers.
+"""Files of subscriptions: one a line, with or without the name of its subscriber.
 
 # the harbour's
 ann: Tide where level > 3
 Tide has place
-
-# what publishes
-pier/gauge: Tide, Wave
 """
 
 import os
@@ -43,9 +40,9 @@ def read_subscriptions(
     >>> read_subscriptions(["ann: EbbTide where level > 3", "# both", "EbbTide"])
     [('ann', Subscription('EbbTide where level > 3.0')), ('EbbTide', Subscription('EbbTide'))]
     """
-    name, lines = _lines(source)
+    name, lines = read_lines(source)
     found = []
-    for number, line in _significant(lines):
+    for number, line in significant(lines):
         try:
             found.append(_read_line(line, f"{name} {number}", parse))
         except SubscriptionError as problem:
@@ -55,61 +52,12 @@ def read_subscriptions(
     return found
 
 
-def read_publishers(
-    source: str | os.PathLike[str] | Iterable[str], parse: Parse = Subscription.parse
-) -> dict[str, tuple[type, ...]]:
-    """Read which component publishes which classes, from a text file or from lines.
-
-    A line reads `node/component: Loop, exact Camera`: a type stands for all classes of it, `exact` for the class alone.
-    Several lines may be about one component. Empty lines and lines that begin with # are skipped.
-
-    Args:
-        source: The path of a file, or lines.
-        parse: Reads one type; by default it is looked up among all declared.
-
-    Raises:
-        SubscriptionError: A line cannot be read, or the file; the message names it.
-
-    >>> from genus import Event
-    >>> class SpringTide(Event):
-    ...     level: float
-    >>> read_publishers(["pier/gauge: SpringTide"]) == {"pier/gauge": (SpringTide,)}
-    True
-    """
-    name, lines = _lines(source)
-    found: dict[str, tuple[type, ...]] = {}
-    for number, line in _significant(lines):
-        try:
-            component, classes = _read_publisher(line, parse)
-        except SubscriptionError as problem:
-            raise SubscriptionError(f"{name} {number}: {problem}") from problem
-        found[component] = tuple(dict.fromkeys((*found.get(component, ()), *classes)))
-    return found
-
-
-def _read_publisher(line: str, parse: Parse) -> tuple[str, list[type]]:
-    _check_text(line)
-    component, colon, types = line.partition(":")
-    if not (colon and component.strip()):
-        raise SubscriptionError(f"{line!r} names no component before a colon; write node/component: Type, Type")
-    return component.strip(), [cls for text in types.split(",") for cls in _published(parse(text.strip()))]
-
-
-def _published(one: Subscription) -> tuple[type, ...]:
-    """Return the classes of a type; a publisher has no conditions."""
-    if one.has or one.lacks or one.where is not None:
-        raise SubscriptionError(f"{str(one)!r} is no type; a component publishes types, without has, lacks and where")
-    if not one.classes():
-        raise SubscriptionError(f"no event type is a {one}; name one that has events")
-    return one.classes()
-
-
-def _check_text(line: str) -> None:
+def check_text(line: str) -> None:
     if any("\ud800" <= sign <= "\udfff" for sign in line):
         raise SubscriptionError("not UTF-8 text")
 
 
-def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterable[str]]:
+def read_lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterable[str]]:
     """Return what lines are called in messages, and the lines."""
     if not isinstance(source, str | os.PathLike):
         return "line", source
@@ -120,7 +68,7 @@ def _lines(source: str | os.PathLike[str] | Iterable[str]) -> tuple[str, Iterabl
         raise SubscriptionError(f"cannot read {path}: {problem.strerror or problem}") from problem
 
 
-def _significant(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+def significant(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Return the lines that are neither empty nor comments, with their numbers."""
     stripped = ((number, line.strip()) for number, line in enumerate(lines, 1))
     return ((number, line) for number, line in stripped if line and not line.startswith("#"))
@@ -130,7 +78,7 @@ def _read_line(line: str, where: str, parse: Parse) -> tuple[str, Subscription]:
     """A colon may end the name of a subscriber, or be part of a time or a text in the subscription."""
     before, colon, rest = line.partition(":")
     try:
-        _check_text(line)
+        check_text(line)
         if colon and not before.strip():
             raise SubscriptionError(f"{line!r} names no subscriber before the colon")
         if not colon:

@@ -10,7 +10,8 @@ import msgspec
 import genus.filters._expression as x
 from genus.filters._covering import Selection, conjuncts
 from genus.filters._evaluate import WRONG_VALUE, evaluate, normalize, raise_event_error, read_attribute
-from genus.model import AttributeType, Event, FloatType, conforms, is_type, name_of, vector
+from genus.model import Event, conforms, is_type, name_of, vector
+from genus.model.types import AttributeType, FloatType
 
 MAX_VALUE = 200
 """The most characters that are shown of one value."""

@@ -1,7 +1,7 @@
 """What other rooms of Genus use of this one, beside its public names. Not for programs: it changes without notice."""
 
 from genus.filters._constants import type_of
-from genus.filters._covering import OPPOSITE, as_test, needed_attributes
+from genus.filters._covering import OPPOSITE, as_test, conjuncts, needed_attributes
 from genus.filters._evaluate import (
     COMPARE,
     COMPUTE,
@@ -20,6 +20,7 @@ from genus.filters._evaluate import (
 from genus.filters._expression import (
     ARITHMETIC,
     COMPARISONS,
+    DURATION_UNITS,
     EXPRESSIONS,
     FUNCTIONS,
     TEXT_TESTS,

@@ -11,7 +11,8 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
-from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.filters import Subscription
+from genus.filters.types import AllOf, AttributeNames, Predicate, Term
 from genus.lake._ingest.format import Unknown
 from genus.lake._ingest.frames import append
 from genus.lake._ingest.ingest import COMMIT_BYTES, IngestResult, ProgressHandler, find_sources, ingest

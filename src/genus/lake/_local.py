@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.filters import Subscription
+from genus.filters.types import AllOf, AttributeNames, Predicate, Term
 from genus.lake._query.selection import ADDED, CountedPart, SelectedTable, count_parts, select_tables
 from genus.lake._tables.commits import count_bytes, count_files
 from genus.lake._tables.file_systems import is_object_path

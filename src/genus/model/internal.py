@@ -9,7 +9,15 @@ from genus.model._check import (
     invalid_finders_in,
 )
 from genus.model._declared import declared_types, hide_declared
-from genus.model._event import EventMeta, KindMeta, create_event, decoder_annotation
+from genus.model._event import (
+    MAX_TAGGED,
+    RESERVED_WORDS,
+    EventMeta,
+    KindMeta,
+    create_event,
+    decoder_annotation,
+    is_attribute_name,
+)
 from genus.model._plain import PLAIN_CLASSES, UNCHANGED, encodable_value, explain_unplain, plain_value
 from genus.model._read_back import is_same
 from genus.model._signature import GENERATED, family_of, hidden_attributes, retyped_attributes
@@ -21,6 +29,7 @@ from genus.model._types import (
     int_range,
     is_encodable,
     metas,
+    parse_type,
     read_annotation,
     time_of_micros,
     type_text,

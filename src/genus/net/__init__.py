@@ -14,6 +14,14 @@ if TYPE_CHECKING:
     from genus.net._grants_file import read_grants
     from genus.net._link.netlink import NetLink
     from genus.net._metrics import bus_metrics, serve_metrics
+    from genus.net._open import (  # noqa: F401 - the entry points of this package, so not in `__all__`
+        open_coap,
+        open_coaps,
+        open_ipc,
+        open_mqtt,
+        open_mqtts,
+        open_zenoh,
+    )
     from genus.net._problems import EventsLate, EventsLost, EventsUnread
     from genus.net._sparkplug.infer import infer_sparkplug
     from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport

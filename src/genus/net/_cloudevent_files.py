@@ -11,7 +11,7 @@ from genus.errors import RecordingError
 from genus.model import Event
 from genus.net._cloudevents import MAX_SIZE, CloudEvent, CloudEventReader, CloudEventWriter
 from genus.net._envelope import Origin, new_uid
-from genus.records import Rejected
+from genus.records.types import Rejected
 
 _MAX_ARRAY = 256 * 1024 * 1024
 _SPACE = b" \t\r\n"

@@ -28,21 +28,7 @@ from msgspec.structs import replace
 from genus.bus.internal import plain_unread
 from genus.catalog import Catalog
 from genus.errors import EventError
-from genus.model import (
-    AttributeType,
-    BoolType,
-    BytesType,
-    ChoiceType,
-    DurationType,
-    Event,
-    FloatType,
-    IntType,
-    OpaqueType,
-    TextType,
-    TimeType,
-    attributes,
-    name_of,
-)
+from genus.model import Event, attributes, name_of
 from genus.model.internal import (
     MAX_LENGTH,
     SHORTEST,
@@ -57,9 +43,21 @@ from genus.model.internal import (
     unread_types,
     unread_values,
 )
+from genus.model.types import (
+    AttributeType,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    DurationType,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    TimeType,
+)
 from genus.net._envelope import NUMBERS, Origin
 from genus.records import Mapping as RecordMapping
-from genus.records import RecordWriter, Rejected
+from genus.records import RecordWriter
 from genus.records.internal import (
     NO_SOURCE,
     DeclaredTypes,
@@ -69,6 +67,7 @@ from genus.records.internal import (
     describe_version,
     limit_problem,
 )
+from genus.records.types import Rejected
 
 STRUCTURED = "application/cloudevents+json"
 """The content type of a CloudEvent as one JSON object."""

@@ -14,8 +14,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from genus.errors import BusError, GrantsError, did_you_mean
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event, conforms, is_type, name_of, pure_kind, subtypes
 from genus.net._acl import Identity, UserKeys, mosquitto_text, zenoh_config
 from genus.targets import topics

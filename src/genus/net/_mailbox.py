@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeAlias, TypeVar
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 
 Call: TypeAlias = Callable[[], object]
 P = TypeVar("P", bound=tuple[Any, ...])

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 import msgspec
 
 from genus._extras import missing_extra
-from genus.bus import Bus, Counters
+from genus.bus import Bus
 from genus.bus.internal import SubscriptionCounters
+from genus.bus.types import Counters
 from genus.errors import BusError
 
 if TYPE_CHECKING:

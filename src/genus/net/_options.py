@@ -25,7 +25,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.errors import BusError, did_you_mean
 from genus.model import seconds
 

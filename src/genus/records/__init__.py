@@ -8,18 +8,15 @@ if TYPE_CHECKING:
     from genus.records._mapping import Mapping
     from genus.records._mapping_file import read_mapping
     from genus.records._reader import RecordReader
-    from genus.records._rejected import Example, Rejected
     from genus.records._topics import ForeignTopics, Message
     from genus.records._writer import RecordWriter
 
 __all__ = [
-    "Example",
     "ForeignTopics",
     "Mapping",
     "Message",
     "RecordReader",
     "RecordWriter",
-    "Rejected",
     "read_mapping",
 ]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from genus.model import Attribute, AttributeType, OpaqueType, TextType, TimeType
 from genus.model.internal import type_text
+from genus.model.types import Attribute, AttributeType, OpaqueType, TextType, TimeType
 from genus.records._known_types import RecordType
 from genus.records._mapping import FieldPath, MappedField, Mapping, format_path
 from genus.records._values import ISO, TEXT, ValueFormat

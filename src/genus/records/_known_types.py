@@ -6,7 +6,8 @@ The lake knows types from a catalog, a bus from classes.
 from collections.abc import Iterable
 from typing import Protocol
 
-from genus.model import Attribute, Event, Vector, attributes, is_event_type, name_of, subtypes, vector
+from genus.model import Event, attributes, is_event_type, name_of, subtypes, vector
+from genus.model.types import Attribute, Vector
 
 
 class RecordType(Protocol):

@@ -13,8 +13,17 @@ from typing import Any, TypeAlias
 import msgspec
 
 from genus.errors import MappingError
-from genus.model import AttributeType, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.model.internal import type_text
+from genus.model.types import (
+    AttributeType,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    DurationType,
+    FloatType,
+    IntType,
+    TimeType,
+)
 from genus.records._known_types import CONTEXT, KnownTypes, RecordType, own_attributes
 from genus.records._values import BASE64, ERRORS, HEX, ISO, TEXT, UNITS, ValueFormat, value_reader
 

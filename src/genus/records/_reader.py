@@ -12,8 +12,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from genus.model import Event, OpaqueType
+from genus.model import Event
 from genus.model.internal import create_event, describe_invalid, invalid_finders
+from genus.model.types import OpaqueType
 from genus.records._fields import (
     ENVELOPE,
     FieldNode,

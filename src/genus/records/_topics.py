@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from genus.errors import EventError, MappingError
-from genus.model import Attribute, Event, name_of
+from genus.model import Event, name_of
+from genus.model.types import Attribute
 from genus.records._known_types import DeclaredType, DeclaredTypes, own_attributes
 from genus.records._mapping import (
     JSON,

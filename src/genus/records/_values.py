@@ -16,7 +16,9 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from genus.model import (
+from genus.model import micros_of_duration, micros_of_time
+from genus.model.internal import INT64_MAX, INT64_MIN, int_range, is_same
+from genus.model.types import (
     AttributeType,
     BoolType,
     BytesType,
@@ -27,10 +29,7 @@ from genus.model import (
     OpaqueType,
     TextType,
     TimeType,
-    micros_of_duration,
-    micros_of_time,
 )
-from genus.model.internal import INT64_MAX, INT64_MIN, int_range, is_same
 
 ISO, TEXT, HEX, BASE64 = "iso", "text", "hex", "base64"
 UNITS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

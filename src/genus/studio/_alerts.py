@@ -13,7 +13,8 @@ from typing import Any, Literal
 import msgspec
 
 from genus.errors import BusError, GenusError, SyntaxProblem
-from genus.filters import AttributeRef, Subscription, parse_again
+from genus.filters import Subscription, parse_again
+from genus.filters.types import AttributeRef
 from genus.model import Event, name_of
 from genus.studio._problems import RECENT_S
 from genus.studio._questions import Asked, event_json

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from genus.bus import Recorded
+from genus.bus.types import Recorded
 from genus.errors import BusError
 from genus.studio._rows import State
 

@@ -6,7 +6,8 @@ from typing import Any, TypeAlias
 from genus import targets
 from genus.catalog import Catalog
 from genus.errors import GenusError, SubscriptionError, SyntaxProblem
-from genus.filters import Subscription, TypesByName, Unmet, complete, parse_again, python_source
+from genus.filters import Subscription, TypesByName, complete, parse_again, python_source
+from genus.filters.types import Unmet
 from genus.model import Event, name_of, vector
 from genus.studio._taps import Seen
 from genus.studio._texts import cut, number_of, value_text, values_of

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from genus.bus import Recorded
+from genus.bus.types import Recorded
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes

@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from genus.bus import Excerpt, Recorded, Recording, RecordingIndex, read_recording
+from genus.bus import read_recording
+from genus.bus.types import Excerpt, Recorded, Recording, RecordingIndex
 from genus.errors import Reasons, RecordingError
 from genus.model import Event, name_of
 from genus.studio._history import Piece

@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from genus.filters import Unmet
+from genus.filters.types import Unmet
 from genus.studio._feed import ALIVE_S, Feed, Turn
 from genus.studio._plot import PlotStream
 from genus.studio._questions import Asked, event_json

@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from genus.model import Event, FloatType, attributes, micros_of_time
+from genus.model import Event, attributes, micros_of_time
+from genus.model.types import FloatType
 
 MAX_LENGTH = 200
 """Longest text of a value, in characters."""

@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 
-from genus.catalog import Catalog, Finding, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import Finding, TypeEntry
 from genus.errors import GenusError
-from genus.model import Attribute, Event, is_generated, name_of
+from genus.model import Event, is_generated, name_of
+from genus.model.types import Attribute
 from genus.studio._rates import Rates
 from genus.studio._rows import AttributeCell, Row, TypeChangeRow, TypeRow
 from genus.studio._source import Failures, Source, TimedSource, is_part

@@ -1,4 +1,4 @@
-"""Targets: where a subscription is compiled to run; see docs/targets.md.
+"""Targets: where a subscription is compiled to run; see docs/subscriptions.md.
 
 Each module of this package is a target and has the same shape: `compile(subscription, ...)` returns a filter, and its
 `explain()` says as text what the subscription became. Two targets are for many subscriptions at once:

@@ -2,14 +2,14 @@
 
 A compiler that leaves out an expression or an operator fails when its class is created, not when it is used. What a
 target cannot test it lists as unsupported, with the reason; that part of a subscription is then a residual for the
-receiver. `support_matrix` shows these tables in docs/targets.md.
+receiver. `support_matrix` shows these tables in docs/subscriptions.md.
 """
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from genus.filters import Arithmetic, Compare, Expression, Function, TextTest
 from genus.filters.internal import ARITHMETIC, COMPARISONS, EXPRESSIONS, FUNCTIONS, TEXT_TESTS
+from genus.filters.types import Arithmetic, Compare, Expression, Function, TextTest
 
 TYPE_COLUMN = "_type"
 """The column of batches and tables that holds the name of each event's type."""
@@ -61,19 +61,19 @@ def node_name(node: type[Expression] | str) -> str:
 
 
 def support_matrix() -> str:
-    """A Markdown table of the expressions and operators that each target tests, and those it leaves as a residual.
+    """Return a Markdown table of what each target leaves to the receiver as a residual, with the reasons.
 
-    It has the targets that are imported; those that need an extra may be missing.
+    It has the targets that are imported; those that need an extra may be missing. What is not named is tested.
     """
-    targets = sorted(TARGETS)
-    rows = [f"| | {' | '.join(targets)} |", "|---" * (len(targets) + 1) + "|"]
-    for node in EXPRESSIONS:
-        parts: tuple[type[Expression] | str, ...] = (node, *OPERATORS.get(node, ()))
-        for name in parts:
-            marks = [
-                "residual: " + TARGETS[t].unsupported[name] if name in TARGETS[t].unsupported else "yes"
-                for t in targets
-            ]
-            label = f"`{node_name(name)}`" if isinstance(name, str) else f"**{node_name(name)}**"
-            rows.append(f"| {label} | {' | '.join(marks)} |")
-    return "\n".join(rows)
+    rows: dict[str, list[str]] = {}
+    for target, compiler in sorted(TARGETS.items()):
+        rows.setdefault(_describe(compiler.unsupported), []).append(target)
+    lines = [f"| {', '.join(targets)} | {left or 'nothing'} |" for left, targets in rows.items()]
+    return "\n".join(["| target | leaves to the receiver |", "|---|---|", *lines])
+
+
+def _describe(unsupported: Mapping[type[Expression] | str, str]) -> str:
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in unsupported.items():
+        by_reason.setdefault(reason, []).append(f"`{node_name(name)}`")
+    return "; ".join(f"{' '.join(names)} ({reason})" for reason, names in by_reason.items())

@@ -2,8 +2,9 @@
 
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.model import Event, Vector, is_event_type, name_of, parents, pure_kind, subtypes, tagged_attributes, vector
+from genus.model import Event, is_event_type, name_of, parents, pure_kind, subtypes, tagged_attributes, vector
 from genus.model.internal import hidden_names
+from genus.model.types import Vector
 
 
 def registered_types(subscription: Subscription, catalog: Catalog) -> tuple[tuple[str, ...], bool]:

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import genus.filters.internal as x
-from genus.filters import Subscription, conjuncts
-from genus.model import AttributeType, ChoiceType, conforms
+from genus.filters import Subscription
+from genus.filters.internal import conjuncts
+from genus.model import conforms
+from genus.model.types import AttributeType, ChoiceType
 from genus.targets._intervals import Interval, attribute_of
 
 Spans: TypeAlias = list[Interval]

@@ -18,18 +18,9 @@ from typing import Any, TypeAlias
 
 import genus.filters.internal as x
 from genus.filters.internal import round_to_float32
-from genus.model import (
-    AttributeType,
-    BoolType,
-    ChoiceType,
-    DurationType,
-    FloatType,
-    IntType,
-    TimeType,
-    micros_of_duration,
-    micros_of_time,
-)
+from genus.model import micros_of_duration, micros_of_time
 from genus.model.internal import INT64_MAX, INT64_MIN
+from genus.model.types import AttributeType, BoolType, ChoiceType, DurationType, FloatType, IntType, TimeType
 
 Interval: TypeAlias = tuple[int, int]
 

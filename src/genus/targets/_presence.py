@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import ClassVar, TypeAlias
 
 import genus.filters.internal as x
-from genus.filters import AllOf, Subscription, conjuncts
-from genus.filters.internal import needed_attributes, rebuild
+from genus.filters import Subscription
+from genus.filters.internal import conjuncts, needed_attributes, rebuild
+from genus.filters.types import AllOf
 from genus.targets._compiler import Compiler
 
 Presence: TypeAlias = Mapping[str, bool] | None

@@ -18,26 +18,21 @@ from genus._extras import missing_extra
 from genus.errors import EventError, SubscriptionError
 from genus.filters import Subscription
 from genus.filters.internal import compute, normalize, read_pattern, type_of
-from genus.model import (
+from genus.model import Event, attributes, is_event_type, micros_of_duration, name_of, vector
+from genus.model.internal import INT64_MIN, RETYPABLE, UNCHANGED, plain_value, retyped_attributes, type_text
+from genus.model.types import (
     Attribute,
     AttributeType,
     BoolType,
     BytesType,
     ChoiceType,
     DurationType,
-    Event,
     FloatType,
     IntType,
     OpaqueType,
     TextType,
     TimeType,
-    attributes,
-    is_event_type,
-    micros_of_duration,
-    name_of,
-    vector,
 )
-from genus.model.internal import INT64_MIN, RETYPABLE, UNCHANGED, plain_value, retyped_attributes, type_text
 from genus.targets._compiler import TYPE_COLUMN, Compiler
 
 try:

@@ -16,11 +16,12 @@ from unicodedata import is_normalized
 import msgspec
 
 import genus.filters.internal as x
-from genus.filters import Subscription, conjuncts
+from genus.filters import Subscription
 from genus.filters.internal import (
     DIVISIONS,
     OPPOSITE,
     WRONG_VALUE,
+    conjuncts,
     exactly,
     matcher,
     normalize,
@@ -28,21 +29,9 @@ from genus.filters.internal import (
     round_to_float32,
     type_of,
 )
-from genus.model import (
-    AttributeType,
-    ChoiceType,
-    DurationType,
-    Event,
-    FloatType,
-    IntType,
-    TextType,
-    TimeType,
-    attributes,
-    micros_of_duration,
-    micros_of_time,
-    name_of,
-)
+from genus.model import Event, attributes, micros_of_duration, micros_of_time, name_of
 from genus.model.internal import INT64_MAX, INT64_MIN, hidden_attributes, int_range, plain_value, retyped_attributes
+from genus.model.types import AttributeType, ChoiceType, DurationType, FloatType, IntType, TextType, TimeType
 from genus.targets._compiler import Compiler
 
 __all__ = ["PythonFilter", "compile"]

@@ -7,22 +7,21 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from genus.model import (
+from genus.model import Event, attributes
+from genus.model.internal import INT64_MAX, INT64_MIN, int_range
+from genus.model.types import (
     Attribute,
     AttributeType,
     BoolType,
     BytesType,
     ChoiceType,
     DurationType,
-    Event,
     FloatType,
     IntType,
     OpaqueType,
     TextType,
     TimeType,
-    attributes,
 )
-from genus.model.internal import INT64_MAX, INT64_MIN, int_range
 
 SMALL = (0, 1, -1, 2, 3, 7, 100, 127, -128, 255)
 LARGE = (2**31 - 1, -(2**31), 2**32 - 1, 2**53, 2**53 + 1, -(2**53) - 1, 2**62)

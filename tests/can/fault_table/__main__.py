@@ -49,7 +49,7 @@ def faults(
 
     \b
     python -m tests.can.fault_table 7
-    python -m tests.can.fault_table --full --seed 1 --write docs/faults.md
+    python -m tests.can.fault_table --full --seed 1 --write docs/can-simulator.md
     """
     chosen = numbers or sorted(ROWS)
     done, all_ok = 0, True
@@ -90,6 +90,8 @@ def _print(number: int, observation: Observation, took_s: float, as_json: bool) 
     result = Text("ok", "green") if observation.ok else Text("not ok", "bold red")
     took = Text(f" ({took_s:.1f} s)", "dim")
     Console().print(Text.assemble(f"{number:>2} {fault}: ", observation.text, "  ", result, took))
+    if example := ROWS[number].example:
+        Console().print(f"   by hand: genus can sim examples/crossing.toml {example}", style="dim", highlight=False)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bench.page import cells, read_blocks, write_rows
 from tests.can.fault_table.row import ROWS, Observation, Row
 
-COMMAND = "python -m tests.can.fault_table --full --seed 1 --write docs/faults.md"
+COMMAND = "python -m tests.can.fault_table --full --seed 1 --write docs/can-simulator.md"
 HEADING = "| # | fault | injected | expected | observed | |\n|---|---|---|---|---|---|"
 
 
@@ -25,9 +25,3 @@ def read_cells(page: str) -> dict[int, list[str]]:
     """The cells of each row of the table in a page, by its number."""
     lines = map(cells, read_blocks(page)[COMMAND].splitlines()[2:])
     return {int(line[0]): line for line in lines}
-
-
-def format_examples() -> str:
-    """The commands that show single rows, as a Markdown list."""
-    shown = (ROWS[number] for number in sorted(ROWS) if ROWS[number].example)
-    return "\n".join(f"* {row.number}: `genus can sim examples/crossing.toml {row.example}`" for row in shown)

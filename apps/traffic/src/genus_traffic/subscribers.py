@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from genus import Event, Subscription, this
-from genus.catalog import Catalog, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import TypeEntry
 from genus.targets import can, python
 from genus_traffic.results import CompiledSubscription, TypeRow
 from genus_traffic.types import TYPES, Category, Edge, Loop, Occupancy

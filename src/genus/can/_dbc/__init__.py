@@ -16,12 +16,4 @@ from genus.can._dbc.dbc_file import Dbc, load_dbc, python_source
 from genus.can._dbc.layout import MessageLayout, SignalLayout
 from genus.can._dbc.logs import Decoding, decode_log
 
-__all__ = [
-    "Dbc",
-    "Decoding",
-    "MessageLayout",
-    "SignalLayout",
-    "decode_log",
-    "load_dbc",
-    "python_source",
-]
+__all__ = ["Dbc", "Decoding", "MessageLayout", "SignalLayout", "decode_log", "load_dbc", "python_source"]

@@ -5,20 +5,21 @@ is computed for all of them and masked where it is absent. Values and reasons ar
 tests compare the two.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex
+from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex, LongMessages
 from genus.can._dbc.layout import MessageLayout, SignalLayout
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._dbc.signal_columns import LABEL, Bits, Presence, RawSignal, SignalColumns, ValueTable, Words
 from genus.can._j1939.identifier import PRIORITY_SHIFT, TRANSFER_CONTROL, TRANSFER_DATA, is_pdu1
+from genus.can._j1939.reassembly import Incomplete, LongMessage
 from genus.can._logs.frames import EXTENDED, FrameColumns, Rows
-from genus.can._wire.frame import ID_MASK
+from genus.can._wire.frame import CLASSIC_BYTES, ID_MASK
 
 INSTANT = pa.timestamp("us", tz="UTC")
 TRANSFER = (TRANSFER_CONTROL, TRANSFER_DATA)
@@ -352,3 +353,69 @@ def _multiplexer(signal: SignalLayout, length: int, below: list[SignalLayout]) -
     groups = {group_of(each): np.array([*(value in each.selected_by for value in values), False]) for each in below}
     table = ValueTable(source, ((value, number) for number, value in enumerate(values)))
     return _Multiplexer(source, signal.bytes_needed(length), table, groups)
+
+
+# -- long messages -----------------------------------------------------------------------------------------------------
+
+LONG_POSITION = 1 << 40
+"""Is added to the position of a message's last frame, which may be an event itself."""
+
+
+class _Whole(NamedTuple):
+    """A message that is complete, and its last part, by its number among the parts."""
+
+    message: LongMessage
+    part: int
+
+
+class LongColumns:
+    """State: the long messages in progress, from one block of frames to the next."""
+
+    def __init__(
+        self, messages: Iterable[MessageLayout], on_incomplete: Callable[[Incomplete], object] | None = None
+    ) -> None:
+        self.bus = LongMessages(messages, on_incomplete)
+        self._pgns = np.array(sorted(self.bus.pgns), np.uint32)
+
+    def add(self, frames: FrameColumns) -> FrameColumns | None:
+        """Take frames in the order of the log; returns the messages that they complete, None if there are none.
+
+        The mark of an incomplete message is the position, time, channel, identifier and data of its first frame.
+        """
+        rows = part_rows(frames.identifier, self._pgns)
+        rows = rows[frames.length[rows] <= CLASSIC_BYTES]
+        found = [each for each in self._receive_all(frames.take(rows)) if each is not None]
+        return _columns_of(found, rows, frames) if found else None
+
+    def close(self) -> None:
+        """Give up all messages in progress."""
+        self.bus.close()
+
+    def _receive_all(self, parts: FrameColumns) -> Iterator[_Whole | None]:
+        """Give the parts to the bus, one by one."""
+        data, receive, channels = parts.data[:, :CLASSIC_BYTES].tobytes(), self.bus.receive, parts.channels
+        columns = (parts.position, parts.at_us, parts.channel, parts.identifier, parts.length)
+        for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):
+            position, at_us, channel, identifier, length = row
+            frame_id, name, start = identifier & ~EXTENDED, channels[channel], CLASSIC_BYTES * number
+            payload = data[start : start + length]
+            message = receive(name, frame_id, payload, at_us, (position, at_us, name, frame_id, payload))
+            yield None if message is None else _Whole(message, number)
+
+
+def _columns_of(found: list[_Whole], parts: Rows, frames: FrameColumns) -> FrameColumns:
+    """Messages as frames that are as long as they need to be; `parts` are the rows of all parts."""
+    rows = parts[[each.part for each in found]]
+    lengths = [len(each.message.data) for each in found]
+    width = -(-max(lengths) // 8) * 8
+    padded = b"".join(each.message.data.ljust(width, b"\0") for each in found)
+    return FrameColumns(
+        frames.at_us[rows],
+        np.array([each.message.frame_id | EXTENDED for each in found], np.uint32),
+        np.array(lengths, np.uint16),
+        np.frombuffer(padded, np.uint8).reshape(-1, width),
+        frames.position[rows] + LONG_POSITION,
+        frames.channel[rows],
+        frames.channels,
+        frames.direction[rows],
+    )

@@ -28,9 +28,8 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
-from genus.can._j1939.fast_packet import MAX_FAST
 from genus.can._j1939.identifier import pgn_of
-from genus.can._j1939.reassembly import MAX_LENGTH
+from genus.can._j1939.reassembly import MAX_FAST, MAX_LENGTH
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
 
 _BUS_PROTOCOL = re.compile(rb'^\s*BA_\s+"ProtocolType"\s+"(?:J1939|NMEA ?2000)"', re.MULTILINE | re.IGNORECASE)
@@ -217,11 +216,7 @@ def _did(found: Layouts, type_name: str, did: Did) -> MessageLayout:
 
 
 def _named(
-    found: Layouts,
-    owner: str,
-    message: Message | Did,
-    layouts: list[SignalLayout],
-    words: frozenset[str] = frozenset(),
+    found: Layouts, owner: str, message: Message | Did, layouts: list[SignalLayout], words: frozenset[str] = frozenset()
 ) -> Iterator[SignalLayout]:
     """Yield the signals that can be decoded, with names of attributes; labels are named after all signals are.
 

@@ -16,9 +16,8 @@ from weakref import WeakKeyDictionary
 from genus.bus.internal import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
 from genus.can._dbc.encoding import MessageEncoder, j1939_identifier
-from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex
+from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex, LongMessages
 from genus.can._dbc.layout import MessageLayout, SignalLayout
-from genus.can._dbc.long_messages import LongMessages
 from genus.can._dbc.message_types import (
     UNKNOWN_ID,
     CompiledDecoder,

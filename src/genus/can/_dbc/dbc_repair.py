@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from genus.can._dbc.dbc_attributes import AttributeRepair
 from genus.can._dbc.dbc_text import (
     MAX_DIGITS,
     UNKNOWN,
+    AttributeRepair,
     Part,
     Statement,
     decimal,

@@ -1,4 +1,4 @@
-"""What is special about the J1939 messages of a database: how frames find them, and messages that every bus has.
+"""What is special about the J1939 messages of a database: how frames find them, long ones, and those of every bus.
 
 A J1939 message is known by its parameter group; priority, source and destination of the identifier in the file are
 only examples. If several messages have one group, the addresses decide, the source before the destination:
@@ -8,7 +8,7 @@ only examples. If several messages have one group, the addresses decide, the sou
 3. if one is left, or all that are left have the same signals, it is the first of them; otherwise the frame is refused.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -17,13 +17,18 @@ from genus.can._dbc.layout import MessageLayout, NameAllocator, SignalLayout
 from genus.can._j1939.identifier import (
     ADDRESS_CLAIMED,
     GLOBAL_ADDRESS,
+    NAME_FIELDS,
     NULL_ADDRESS,
     REQUEST,
+    TRANSFER_CONTROL,
+    TRANSFER_DATA,
+    ClaimedNames,
     J1939Id,
     destination_of,
     pgn_of,
 )
-from genus.can._j1939.name import NAME_FIELDS
+from genus.can._j1939.reassembly import FastPackets, Incomplete, J1939Reassembler, LongMessage
+from genus.errors import Reasons
 
 J1939_WORDS = frozenset({"destination", "priority", "pgn", "sender"})
 """The attributes that types of J1939 messages have besides those of `Event`."""
@@ -161,3 +166,90 @@ def j1939_hint(messages: Sequence[MessageLayout]) -> str | None:
         f"{len(known)} of {len(extended)} messages with 29-bit identifiers have parameter groups of J1939, such as "
         f"{known[0].type_name} (PGN {known[0].pgn}); if it is a J1939 bus, load it with j1939=True (--j1939)"
     )
+
+
+# -- long messages -----------------------------------------------------------------------------------------------------
+
+INCOMPLETE = "long message incomplete: "
+"""What is before the reason why a message is lost."""
+
+
+class LongMessages:
+    """State: the long messages in progress on each channel, and the controllers that claimed addresses there.
+
+    >>> bus = LongMessages([])
+    >>> bus.receive(None, 0x1CEC_FF03, bytes([32, 9, 0, 2, 255, 0xCA, 0xFE, 0]), 0)
+    >>> bus.receive(None, 0x1CEB_FF03, b"\\1abcdefg", 50_000)
+    >>> bus.receive(None, 0x1CEB_FF03, b"\\2hi\\xff\\xff\\xff\\xff\\xff", 100_000).data
+    b'abcdefghi'
+    """
+
+    def __init__(
+        self, messages: Iterable[MessageLayout], on_incomplete: Callable[[Incomplete], object] | None = None
+    ) -> None:
+        self.counts = Reasons()
+        """How many messages are incomplete, and how many frames belong to none, by reason."""
+        self.messages = 0
+        """How many messages were put together."""
+        self.names: dict[str | None, ClaimedNames] = {}
+        """The names of controllers by channel and address."""
+        self._on_incomplete = on_incomplete
+        self._fast_pgns = frozenset(message.pgn for message in messages if message.fast)
+        self._pgns = {TRANSFER_CONTROL, TRANSFER_DATA} | self._fast_pgns
+        self._buses: dict[str | None, tuple[J1939Reassembler, FastPackets]] = {}
+
+    @property
+    def pgns(self) -> frozenset[int]:
+        """The parameter groups whose frames are parts of messages."""
+        return frozenset(self._pgns)
+
+    def is_part(self, frame_id: int) -> bool:
+        """Return whether frames with an identifier of 29 bits are parts of messages."""
+        return pgn_of(frame_id) in self._pgns
+
+    def is_fast(self, frame_id: int) -> bool:
+        """Return whether frames with an identifier of 29 bits are fast packets, which are no messages by themselves."""
+        return pgn_of(frame_id) in self._fast_pgns
+
+    def receive(
+        self, channel: str | None, frame_id: int, data: bytes, now_us: int, mark: object = None
+    ) -> LongMessage | None:
+        """Take a frame with an identifier of 29 bits; returns the message that it completes, if it does.
+
+        `mark` is given back with messages that are incomplete. Frames that are no parts are ignored.
+        """
+        pgn = pgn_of(frame_id)
+        if pgn not in self._pgns:
+            return None
+        transport, fast = self._buses.get(channel) or self._open(channel)
+        found = (fast if pgn in self._fast_pgns else transport).receive(frame_id, data, now_us, mark)
+        self.messages += found is not None
+        return found
+
+    def claim(self, channel: str | None, frame_id: int, data: bytes) -> None:
+        """Note the name of a controller; frames other than address claims are ignored."""
+        if channel not in self.names:
+            self.names[channel] = ClaimedNames()
+        self.names[channel].receive(frame_id, data)
+
+    def expire(self, now_us: int) -> None:
+        """Give up messages of which nothing came for too long."""
+        for bus in self._buses.values():
+            for each in bus:
+                each.expire(now_us)
+
+    def close(self) -> None:
+        """Give up all messages in progress."""
+        for bus in self._buses.values():
+            for each in bus:
+                each.close()
+
+    def _open(self, channel: str | None) -> tuple[J1939Reassembler, FastPackets]:
+        bus = J1939Reassembler(self._lose), FastPackets(self._fast_pgns, self._lose)
+        self._buses[channel] = bus
+        return bus
+
+    def _lose(self, incomplete: Incomplete) -> None:
+        self.counts[incomplete.reason] += 1
+        if self._on_incomplete is not None:
+            self._on_incomplete(incomplete)

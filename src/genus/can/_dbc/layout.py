@@ -21,8 +21,8 @@ from typing import TypeAlias
 import msgspec
 
 from genus.can._j1939.identifier import pgn_of
-from genus.model import RESERVED_WORDS, Event, attributes
-from genus.model.internal import int_range
+from genus.model import Event, attributes
+from genus.model.internal import RESERVED_WORDS, int_range
 
 PYTHON_WORDS = frozenset((*keyword.kwlist, *keyword.softkwlist))
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
-from genus.bus import Recorded, RecordingWriter
+from genus.bus import RecordingWriter
 from genus.bus.internal import Rejected
+from genus.bus.types import Recorded
 from genus.can._dbc.dbc_file import Dbc
-from genus.can._dbc.long_messages import LongMessages
+from genus.can._dbc.j1939 import LongMessages
 from genus.can._dbc.message_types import UNKNOWN_ID
-from genus.can._j1939.name import ClaimedNames
+from genus.can._j1939.identifier import ClaimedNames
 from genus.can._logs.frames import LoggedFrame
 from genus.can._logs.log import CanLog, read_log
 from genus.can._wire.frame import CLASSIC_BYTES

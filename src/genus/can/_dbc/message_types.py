@@ -20,24 +20,9 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 from genus.bus.internal import Rejected
 from genus.can._dbc.layout import FLOAT_FORMATS, MEMBER_WORDS, MessageLayout, NameAllocator, SignalLayout
 from genus.can._j1939.identifier import J1939Id
-from genus.model import (
-    Attribute,
-    ChoiceType,
-    Event,
-    Float32,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Kind,
-    Maybe,
-    UInt8,
-    UInt16,
-    UInt32,
-    Unit,
-    vector,
-)
+from genus.model import Event, Float32, Int8, Int16, Int32, Int64, Kind, Maybe, UInt8, UInt16, UInt32, Unit, vector
 from genus.model.internal import EventMeta, KindMeta, create_event, read_annotation
+from genus.model.types import Attribute, ChoiceType
 
 UNKNOWN_ID = "unknown identifier"
 """The reason for which a frame is rejected whose identifier belongs to no message."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from genus.bus.internal import Rejected
 from genus.can._dbc import Dbc, MessageLayout
-from genus.can._dbc.long_messages import INCOMPLETE
+from genus.can._dbc.j1939 import INCOMPLETE
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._wire.frame import Frame
 from genus.errors import BusError, DbcError, EventError

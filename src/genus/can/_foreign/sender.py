@@ -60,12 +60,7 @@ class Broadcasts:
             )
 
     def add(
-        self,
-        frame: Frame,
-        layout: MessageLayout,
-        done: Callable[[int], None],
-        unknown: Callable[[], None],
-        now: int,
+        self, frame: Frame, layout: MessageLayout, done: Callable[[int], None], unknown: Callable[[], None], now: int
     ) -> None:
         """Send a message, after those that wait."""
         known = J1939Id.unpack(frame.id)

@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import can
 from genus._extras import install_command
-from genus.bus import Hard, Keep, Publisher, QoS, Soft
+from genus.bus import Hard, Publisher, Soft
 from genus.bus.internal import SystemClock
-from genus.can._live.address import CanAddress, parse_address
+from genus.bus.types import Keep, QoS
 from genus.can._live.host import LiveHost
 from genus.can._live.interfaces import (
     DATAGRAM_INTERFACES,
     UNKNOWN,
+    CanAddress,
     Confirmation,
     enlarge_buffer,
     interface_arguments,
     lost_datagrams,
+    parse_address,
     profile_of,
 )
 from genus.can._machine import Machine
@@ -39,8 +41,7 @@ from genus.model import Event, name_of
 
 if TYPE_CHECKING:  # what databases need is imported for addresses that have some
     from genus.can._foreign.databases import Databases
-    from genus.can._foreign.link import DatabaseLink
-    from genus.can._foreign.machine import ForeignMachine
+    from genus.can._foreign.machine import DatabaseLink, ForeignMachine
 
 
 _REFUSALS = (TypeError, ValueError, NotImplementedError)
@@ -139,7 +140,7 @@ class CanLink(NodeLink):
             assert node is not None, "an address without databases is a node's"
             self._host = host = open_host(node, address)
         else:
-            from genus.can._foreign.link import DatabaseLink
+            from genus.can._foreign.machine import DatabaseLink
 
             _check_collisions(address, databases, node)
             machine = _make_machine(address, databases, node, deliver)
@@ -317,7 +318,7 @@ def _make_machine(
 
 def _check_collisions(address: CanAddress, databases: "Databases", node: Node | None) -> None:
     """Refuse identifiers of databases that this node sends too, and warn of those that other nodes may."""
-    from genus.can._foreign.collisions import find_live_collisions
+    from genus.can._foreign.receiver import find_live_collisions
 
     if node is None:
         return

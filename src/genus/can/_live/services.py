@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from genus.can._live.address import CanAddress, parse_address
+from genus.can._live.interfaces import CanAddress, parse_address
 from genus.can._live.link import calendar_of, load_databases, open_host
 from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
 from genus.can._protocol.broker import Broker

@@ -18,7 +18,20 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.can._logs.frames import RX, TX, FrameColumns, LogBlock
+from genus.can._logs.frames import (
+    RX,
+    TX,
+    Bytes,
+    FrameColumns,
+    LogBlock,
+    Mask,
+    Numbers,
+    Records,
+    blocks,
+    fields_at,
+    length_of_code,
+    numbered,
+)
 from genus.can._logs.log_file import (
     CUT_SHORT,
     ERROR_FRAME,
@@ -29,7 +42,6 @@ from genus.can._logs.log_file import (
     SkippedRecords,
     decode_text,
 )
-from genus.can._logs.records import Bytes, Mask, Numbers, Records, blocks, fields_at, length_of_code, numbered
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK
 from genus.errors import RecordingError
 

@@ -29,11 +29,9 @@ from genus.can._logs.detect import (
 )
 from genus.can._logs.formats import LineFormat
 from genus.can._logs.frames import LogBlock, LoggedFrame
-from genus.can._logs.log_file import LogFile, SkippedRecords, read_head
-from genus.can._logs.mf4 import read_mf4
-from genus.can._logs.packing import COMPRESSED_ENDINGS, file_and_member
+from genus.can._logs.library_logs import read_mf4, read_sqlite
+from genus.can._logs.log_file import COMPRESSED_ENDINGS, LogFile, SkippedRecords, file_and_member, read_head
 from genus.can._logs.pcap import read_pcap
-from genus.can._logs.sqlite_log import read_sqlite
 from genus.can._logs.text_reader import TextReader
 from genus.can._logs.times import KindOfTimes, Unit, unit_of
 from genus.errors import RecordingError
@@ -147,11 +145,7 @@ class CanLog:
 
 
 def read_log(
-    path: str | os.PathLike[str],
-    format: str | None = None,
-    *,
-    columns: str | None = None,
-    time_unit: str | None = None,
+    path: str | os.PathLike[str], format: str | None = None, *, columns: str | None = None, time_unit: str | None = None
 ) -> CanLog:
     """Return the CAN log in a file; `log.detected` says what it is taken for, and what is doubtful.
 

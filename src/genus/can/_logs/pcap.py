@@ -14,7 +14,20 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from genus.can._logs.frames import RX, TX, FrameColumns, LogBlock
+from genus.can._logs.frames import (
+    FRAMES_AT_ONCE,
+    RX,
+    TX,
+    Bytes,
+    FrameColumns,
+    LogBlock,
+    Mask,
+    Numbers,
+    Records,
+    blocks,
+    fields_at,
+    numbered,
+)
 from genus.can._logs.log_file import (
     BAD_TIME,
     CUT_SHORT,
@@ -26,7 +39,6 @@ from genus.can._logs.log_file import (
     LogFile,
     SkippedRecords,
 )
-from genus.can._logs.records import FRAMES_AT_ONCE, Bytes, Mask, Numbers, Records, blocks, fields_at, numbered
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK
 from genus.errors import RecordingError
 

@@ -90,7 +90,6 @@ class Agreement:
     # -- frames of others --------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame) -> None:
-        """Process a frame of another node."""
         match parse_message(frame):
             case Signature() as signature:
                 self._rx.doubt(signature.node, signature.etag)
@@ -111,11 +110,9 @@ class Agreement:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next frame of an answer is due."""
         return self._answers.wake_at
 
     def wake(self, now: int) -> None:
-        """Continue an answer."""
         self._answers.wake(now)
 
     # -- others contradict this node ---------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from genus.bus import QoS, Soft
+from genus.bus import Soft
+from genus.bus.types import QoS
 from genus.can._node.problems import DeliveryProblem, ProblemHandler
 from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.tx_queue import Context, OutgoingEvent
@@ -24,7 +25,8 @@ from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import frame_sizes, split_payload
 from genus.catalog import Catalog
 from genus.filters import Subscription
-from genus.model import Event, Vector, attributes, name_of, nanoseconds
+from genus.model import Event, attributes, name_of, nanoseconds
+from genus.model.types import Vector
 
 REPEATED_NS, REPEATED_FILTERED_NS = 1_000_000_000, 20_000_000
 """An equal event with the same sequence number within this time is a retransmission by the controller.
@@ -73,12 +75,10 @@ class Announcement:
 
     @property
     def state(self) -> State:
-        """Whether the channel is being bound, is ready or was refused."""
         return self.channel.state
 
     @property
     def reason(self) -> str:
-        """Why it was refused."""
         return self.channel.reason
 
 
@@ -130,7 +130,6 @@ class TxChannel:
 
     @property
     def frames(self) -> int:
-        """How many frames the longest event takes."""
         return len(self.frame_sizes(self.largest or 0))
 
     def use(self, catalog: Catalog) -> None:
@@ -147,19 +146,16 @@ class TxChannel:
         self.segmented = self.largest is None or self.largest > self.capacity
 
     def layout_signature(self, node: int) -> Signature:
-        """Return what its events are, as the node with this number says it."""
         assert self.wire_layout is not None, "a channel that is bound has the layout of its catalog"
         return self.wire_layout.sign(node)
 
     def describe_excess(self, event: Event, size: int) -> str:
-        """Why an event does not fit the channel."""
         return (
             f"{event!r} takes {size} bytes, but its channel was announced with frames of {self.capacity}; "
             "name the context attributes that its events carry when you announce it"
         )
 
     def frame_sizes(self, size: int) -> Sequence[int]:
-        """Return the data lengths of the frames that a payload takes."""
         if self.segmented:
             return frame_sizes(size, self.capacity)
         return (padded_size(size) if self._fd else size,)
@@ -286,7 +282,6 @@ class NodeCounts(msgspec.Struct, frozen=True):
 def problem_calls(
     parties: Sequence[Announcement | Interest], trouble: DeliveryProblem
 ) -> list[tuple[ProblemHandler, DeliveryProblem]]:
-    """Return the handlers to call with a trouble."""
     return [(each.on_problem, trouble) for each in parties if each.on_problem is not None]
 
 
@@ -331,8 +326,7 @@ class Report(msgspec.Struct, frozen=True):
         return cls(etag, segmented, packed >> 24 & 0xFFFFFF, packed >> 12 & 0xFFF, packed & 0xFFF)
 
 
-def _do_nothing() -> None:
-    """What follows a signature if nothing is given."""
+def _do_nothing() -> None: ...
 
 
 class Reporter:
@@ -374,7 +368,6 @@ class Reporter:
             self.wake_at = min(self.wake_at, self._context.now + SOON_NS)
 
     def wake(self, now: int) -> None:
-        """Report all channels, if it is time."""
         if self.wake_at is None or now < self.wake_at:
             return
         ready = [channel for channel in self._channels() if channel.state == "ready"]
@@ -431,7 +424,6 @@ class ErrorRecovery:
             self._retry_frames = min(2 * self._retry_frames, LAST_RETRY_FRAMES)
 
     def wake(self, now: int) -> None:
-        """The pause is over."""
         if self.wake_at is not None and self.wake_at <= now:
             self.wake_at = None
             self._send()

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol, TypeVar
 
-from genus.bus import BestEffort, Capabilities, Clock, Keep, Link, Publisher, QoS, SlotTimes
+from genus.bus import BestEffort, Capabilities, Link, Publisher
+from genus.bus.types import Clock, Keep, QoS, SlotTimes
 from genus.can._node.channels import Announcement, Interest
 from genus.can._node.node import Node
 from genus.can._node.problems import BindingFailed, NodeIdLost, ProblemHandler, WrongCatalog
@@ -31,11 +32,8 @@ class NodeDriver(Protocol):
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Block until a condition holds, for at most so many seconds; returns whether it holds."""
 
-    def counters(self) -> Mapping[str, int]:
-        """Counters of frames."""
-
-    def close(self) -> None:
-        """Stop running the node."""
+    def counters(self) -> Mapping[str, int]: ...
+    def close(self) -> None: ...
 
 
 class NodeLink(Link):
@@ -88,7 +86,6 @@ class NodeLink(Link):
         return publisher
 
     def publisher_handler(self, cls: type, on_problem: ProblemHandler | None) -> ProblemHandler:
-        """Return what gets the troubles of a publisher."""
         return on_problem or log_refusal
 
     def send(self, event: Event) -> None:
@@ -104,14 +101,12 @@ class NodeLink(Link):
         self.publish(event, loop_back=False)
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
-        """Publish on an announced channel."""
         node, driver = self._node, self._driver
         if node is None or driver is None:
             raise BusError(CLOSED)
         driver.call(partial(node.publish, event, loop_back=loop_back))
 
     def withdraw(self, publisher: "NodePublisher") -> None:
-        """End an announcement."""
         is_known = publisher in self._publishers
         self._publishers.pop(publisher, None)
         if is_known and self._driver is not None:
@@ -136,7 +131,6 @@ class NodeLink(Link):
         return listening.end
 
     def unlisten(self, listening: "Listening") -> None:
-        """End a subscription."""
         is_known = listening in self._interests
         self._interests.pop(listening, None)
         if is_known and self._driver is not None:
@@ -146,7 +140,6 @@ class NodeLink(Link):
 
     @property
     def node_number(self) -> int | None:
-        """The number of the node; None until it has one."""
         return None if self._node is None else self._node.number
 
     def tap(self, receive: "Tap") -> Callable[[], None]:
@@ -191,22 +184,18 @@ class NodeLink(Link):
 
     @property
     def node(self) -> Node:
-        """The node, while the link is open."""
         return _opened(self._node)
 
     @property
     def participant(self) -> int | None:
-        """The uid of the node."""
         return None if self._node is None else self._node.uid
 
     @property
     def driver(self) -> NodeDriver:
-        """The driver of the node, while the link is open."""
         return _opened(self._driver)
 
     @property
     def clock(self) -> Clock:
-        """The bus's time as the node knows it."""
         return _opened(self._clock)
 
     def counters(self) -> Mapping[str, int]:
@@ -242,7 +231,6 @@ class NodePublisher(Publisher):
         self._cls, self._qos, self._on_problem, self._carries = cls, qos, on_problem, carries
 
     def announce(self, now: int) -> Announcement:
-        """Announce the channel to the link's node."""
         node = self._link.node
         return node.announce(self._cls, self._qos, now, on_problem=self._on_problem, carries=self._carries)
 
@@ -255,7 +243,6 @@ class NodePublisher(Publisher):
         )
 
     def withdraw(self) -> None:
-        """Publish no more."""
         self._link.withdraw(self)
 
 
@@ -269,11 +256,9 @@ class Listening:
         self._subscription, self._on_problem = subscription, on_problem
 
     def subscribe(self, now: int) -> Interest:
-        """Subscribe at the link's node."""
         return self._link.node.subscribe(self._subscription, now, on_problem=self._on_problem)
 
     def end(self) -> None:
-        """End the subscription."""
         self._link.unlisten(self)
 
 

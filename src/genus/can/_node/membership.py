@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from genus.bus import Hard, QoS, Soft
+from genus.bus import Hard, Soft
+from genus.bus.types import QoS
 from genus.can._node.agreement import Agreement
 from genus.can._node.channels import Interest, TxChannel
 from genus.can._node.problems import NodeIdLost
@@ -99,7 +100,6 @@ class Membership:
             self.configuration.start(self._context.now)
 
     def receive(self, frame: Frame) -> None:
-        """Receive a frame of the protocols."""
         self.configuration.receive(frame, self._context.now)
         if isinstance(signature := parse_message(frame), Signature):
             self.find_new_etags(signature.etag)
@@ -118,7 +118,6 @@ class Membership:
     # -- catalog and filters -----------------------------------------------------------------------------------------
 
     def use(self, catalog: Catalog) -> None:
-        """Use a catalog that is new or has grown."""
         binding = [channel for channel in self._tx.channels.values() if channel.state == "binding"]
         asked = [cls for interest in self._rx.interests for cls in interest.subscription.types]
         self._set_catalog(self._with_etags(catalog, [*asked, *(channel.cls for channel in binding)]))
@@ -152,7 +151,6 @@ class Membership:
             self.agreement.review(interest)
 
     def remove(self, interest: Interest) -> None:
-        """Remove a subscription from the acceptance filters."""
         if self._filters is not None and interest.filter_handle is not None:
             self._filters.remove(interest.filter_handle)
             interest.filter_handle = None
@@ -239,7 +237,6 @@ class Membership:
                 self._open(channel)
 
     def unbind(self, channel: TxChannel) -> None:
-        """The channel was closed."""
         self.binding.forget(channel.uid, self._context.now)
 
     def _bind_or_refuse(self, channel: TxChannel) -> None:

@@ -28,8 +28,7 @@ class ReceiverContext(Protocol):
 
     now: int
 
-    def call(self, handler: Callable[..., object], *arguments: Any) -> None:
-        """Call a handler of the program."""
+    def call(self, handler: Callable[..., object], *arguments: Any) -> None: ...
 
 
 class Receiver:
@@ -69,7 +68,6 @@ class Receiver:
     # -- subscribing -------------------------------------------------------------------------------------------------
 
     def use(self, catalog: Catalog) -> None:
-        """Read event tags by a catalog that is new or has grown."""
         self._catalog = catalog
         self._by_etag.clear()
         self._own.clear()
@@ -81,7 +79,6 @@ class Receiver:
             self._join_slots(interest)
 
     def add(self, interest: Interest) -> None:
-        """Receive what a subscription matches from now on."""
         self.interests[interest] = None
         for channel in self.channels.values():
             if interest.subscription.accepts(channel.cls):
@@ -90,7 +87,6 @@ class Receiver:
             self._join_slots(interest)
 
     def remove(self, interest: Interest) -> None:
-        """Receive nothing more for a subscription."""
         self.interests.pop(interest, None)
         for channel in self.channels.values():
             channel.interests = [each for each in channel.interests if each is not interest]
@@ -163,7 +159,6 @@ class Receiver:
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame) -> None:
-        """Receive an event, or a segment of one."""
         etag = frame.id & ETAG_MASK
         found = self._by_etag[etag] if etag in self._by_etag else self._find(etag)
         if found is None:
@@ -299,7 +294,6 @@ class Receiver:
                 self._report(channel.interests, EventsLost(channel.name, node, missing))
 
     def problems(self) -> Counter[str]:
-        """Counters of what was dropped, by reason."""
         return self.dropped + Counter({f"segments: {reason}": n for reason, n in self._reassembler.counts.items()})
 
     # -- hard --------------------------------------------------------------------------------------------------------
@@ -323,7 +317,6 @@ class Receiver:
     # -- troubles ----------------------------------------------------------------------------------------------------
 
     def _report(self, interests: Iterable[Interest], trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of some subscribers."""
         for handler, what in problem_calls(list(interests), trouble):
             self._context.call(handler, what)
 

@@ -26,12 +26,8 @@ def occurrence_at(slot: Slot, instant: int) -> int | None:
 class BusTime(Protocol):
     """The bus's time as a node knows it."""
 
-    def global_time(self, local: int) -> int:
-        """Return the bus's time at a reading of the node's clock."""
-
-    def local_time(self, global_: int) -> int:
-        """Return the reading of the node's clock at a time of the bus."""
-
+    def global_time(self, local: int) -> int: ...
+    def local_time(self, global_: int) -> int: ...
     def precision(self, now: int) -> int:
         """Return a bound on the error of `global_time`; very large while there is none."""
 
@@ -40,15 +36,12 @@ class OwnTime:
     """The node's clock is the bus's time: a single node, or clocks that are synchronised by other means."""
 
     def global_time(self, local: int) -> int:
-        """Return the same time."""
         return local
 
     def local_time(self, global_: int) -> int:
-        """Return the same time."""
         return global_
 
     def precision(self, now: int) -> int:
-        """No error."""
         return 0
 
 
@@ -101,7 +94,6 @@ class SlotDispatcher:
         self.allowed_ns = min((each.slot.gap_ns for each in users), default=0) // 2
 
     def join(self, user: SlotUser, now: int) -> None:
-        """Use a slot from its next start on."""
         self._set_users({**self._users, user: None})
         if self.running:
             self._schedule(user, self.time.global_time(now))
@@ -110,7 +102,6 @@ class SlotDispatcher:
             self.watch(now)
 
     def leave(self, user: SlotUser) -> None:
-        """Use a slot no more."""
         self._set_users({each: None for each in self._users if each is not user})
         self._agenda = sorted(entry for entry in self._agenda if entry[3] is not user)
 
@@ -149,7 +140,6 @@ class SlotDispatcher:
         return self.time.local_time(self._agenda[0][0]) if self._agenda else None
 
     def wake(self, now: int) -> None:
-        """Begin and end the slots whose time has come."""
         agenda = self._agenda
         if not agenda or self.time.local_time(agenda[0][0]) > now:
             return

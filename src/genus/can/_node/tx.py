@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
 
-from genus.bus import BestEffort, Hard, QoS, Soft
+from genus.bus import BestEffort, Hard, Soft
+from genus.bus.types import QoS
 from genus.can._node.channels import Announcement, ErrorRecovery, Reporter, TxChannel, problem_calls
 from genus.can._node.problems import (
     BindingFailed,
@@ -132,7 +133,6 @@ class Transmitter:
                 self.recovery.start()
 
     def refuse(self, channel: TxChannel, reason: str) -> None:
-        """The channel cannot be used."""
         self._leave_calendar(channel)
         channel.state, channel.reason = "refused", reason
         self._report(channel.announcements, BindingFailed(channel.name, reason))
@@ -166,7 +166,6 @@ class Transmitter:
                 channel.state, channel.reason = "binding", reason
 
     def renumber(self, number: int) -> None:
-        """Send under another node number from now on."""
         self._context.queue.number = number
         for channel in self.channels.values():
             if channel.slot_sender is not None:
@@ -324,38 +323,14 @@ class Transmitter:
             self.reporter.report(channel)
         self._report(channel.announcements, NotSent(channel.name, event, attempts))
 
-    def hard_frame_sent(self, frame: Frame) -> None:
-        """A frame of priority 0 was sent."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.sent(frame, self._context.now):
-                return
-
     def _hard_unknown(self, channel: TxChannel, event: Event) -> None:
         channel.counts.unknown += 1
         self._report(channel.announcements, MaybeSent(channel.name, event))
 
-    def hard_frame_taken(self, frame: Frame) -> None:
-        """A driver took a frame of priority 0."""
+    def tell_slot(self, step: Callable[..., bool], frame: Frame, *now: int) -> None:
+        """Call a method of `SlotSender` with a frame of priority 0, until the slot is found that has it."""
         for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.taken(frame):
-                return
-
-    def hard_frame_unknown(self, frame: Frame) -> None:
-        """A driver did not confirm a frame of priority 0, which may have been sent."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.lost_sight(frame):
-                return
-
-    def hard_frame_dropped(self, frame: Frame) -> None:
-        """A driver says that it did not send a frame of priority 0."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.dropped(frame):
-                return
-
-    def hard_frame_failed(self, frame: Frame) -> None:
-        """A frame of priority 0 was corrupted."""
-        for channel in self.channels.values():
-            if channel.slot_sender is not None and channel.slot_sender.failed(frame):
+            if channel.slot_sender is not None and step(channel.slot_sender, frame, *now):
                 return
 
     # -- errors of the controller ------------------------------------------------------------------------------------
@@ -379,7 +354,6 @@ class Transmitter:
             self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
 
     def _report(self, announcements: Iterable[Announcement], trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of some publishers."""
         for handler, what in problem_calls(list(announcements), trouble):
             self._context.call(handler, what)
 

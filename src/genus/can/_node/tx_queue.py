@@ -72,22 +72,15 @@ class EventSource(Protocol):
     started: "OutgoingEvent | None"
     """The event of which some frames are sent and some are not."""
 
-    def frame_sizes(self, size: int) -> Sequence[int]:
-        """Return the data lengths of the frames that a payload takes."""
-
-    def render(self, payload: bytes) -> Sequence[bytes]:
-        """Return the data of the frames of the next event."""
-
-    def commit(self) -> None:
-        """Advance the sequence number after an event was sent."""
+    def frame_sizes(self, size: int) -> Sequence[int]: ...
+    def render(self, payload: bytes) -> Sequence[bytes]: ...
+    def commit(self) -> None: ...
 
 
-def _do_nothing() -> None:
-    """The default of callbacks."""
+def _do_nothing() -> None: ...
 
 
-def _ignore_time(now: int) -> None:
-    """The default of callbacks with the time."""
+def _ignore_time(now: int) -> None: ...
 
 
 class OutgoingEvent(msgspec.Struct, eq=False):
@@ -130,8 +123,6 @@ class OutgoingEvent(msgspec.Struct, eq=False):
 
 
 class _Taken(NamedTuple):
-    """A frame that a driver took."""
-
     frame: Frame
     owner: "OutgoingEvent | OutgoingFrame"
     at: int
@@ -193,7 +184,6 @@ class TxQueue:
 
     @property
     def fixed_waiting(self) -> int:
-        """How many frames and events of fixed priority wait."""
         return len(self._fixed)
 
     # -- adding and removing -----------------------------------------------------------------------------------------
@@ -211,13 +201,11 @@ class TxQueue:
         self.changed = True
 
     def add_fixed(self, event: OutgoingEvent) -> None:
-        """Queue an event by its fixed priority."""
         identifier = event.priority << PRIORITY_SHIFT | self.number << NODE_SHIFT | event.channel.etag
         heappush(self._fixed, (arbitration_key(Frame(identifier)), next(self._order), event))
         self.changed = True
 
     def add_soft(self, event: OutgoingEvent) -> None:
-        """Queue an event by its deadline."""
         order = next(self._order)
         self._rank(event)
         self._add_timer(event.deadline, order, event)
@@ -227,7 +215,6 @@ class TxQueue:
         self.changed = True
 
     def remove_frame(self, frame: Frame) -> None:
-        """Remove a frame of fixed priority if it still waits."""
         self._fixed = [entry for entry in self._fixed if getattr(entry[2], "frame", None) is not frame]
         heapify(self._fixed)
         self.changed = True
@@ -256,7 +243,6 @@ class TxQueue:
         self.loaded, self._owner, self._replaced = None, None, []
 
     def resume(self) -> None:
-        """Load the mailbox again."""
         self.changed = True
 
     def frame_taken(self, frame: Frame, now: int) -> None:
@@ -291,7 +277,6 @@ class TxQueue:
             self._add_timer(owner.expires, next(self._order), owner)
 
     def frame_sent(self, frame: Frame, now: int) -> None:
-        """A frame was sent."""
         taken, self._taken = self._taken, None
         was_taken = taken is not None and taken.frame is frame
         owner: OutgoingEvent | OutgoingFrame | None
@@ -514,15 +499,12 @@ class Context:
         return outputs
 
     def load_hard(self, frame: Frame | None) -> None:
-        """Load a frame of the calendar."""
         self._outputs.append(Load(TIME_TRIGGERED, frame))
 
     def call(self, handler: Callable[..., object], *arguments: Any) -> None:
-        """Call a handler of the program."""
         self._outputs.append(Call(handler, arguments))
 
     def accept(self, filters: tuple[tuple[int, int], ...]) -> None:
-        """Set the acceptance filters."""
         self._outputs.append(Accept(filters))
 
     def clear(self) -> None:

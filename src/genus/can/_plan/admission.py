@@ -10,7 +10,7 @@ from genus.can._plan.calendar import Calendar, Placement, Slot, most_errors
 from genus.can._plan.foreign import Collision, describe_unbounded, find_collisions, unbounded_winners
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.system import ChannelSpec, QosName, System, format_bound
-from genus.can._wire.confinement import OFF_ABOVE
+from genus.can._wire.frame import OFF_ABOVE
 
 MAX_ADVISED = 8
 """The most channels that get advice of their own; if more are not admitted, the bus is overloaded."""

@@ -67,7 +67,6 @@ def advise_bus(system: System) -> tuple[Advice, ...]:
 
 
 def _fits(name: str, system: System) -> bool:
-    """Return whether a channel is admitted under one of the calendars."""
     try:
         return any(
             name not in placement.left

@@ -31,8 +31,7 @@ from typing import NamedTuple, Self
 import msgspec
 
 from genus.can._plan.system import BusSpec, ChannelSpec, ErrorPassivePolicy, ForeignFrame, System
-from genus.can._wire.confinement import PASSIVE_ABOVE, TEC_PER_FAILURE, WARNING_FROM
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PASSIVE_ABOVE, TEC_PER_FAILURE, WARNING_FROM
 from genus.errors import PlanError
 from genus.model.internal import format_nanoseconds
 

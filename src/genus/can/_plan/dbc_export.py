@@ -19,7 +19,8 @@ from genus.can._plan.system import ChannelSpec, System
 from genus.can._plan.system_file import EventTypes
 from genus.can._wire.frame import ID_MASK, PRIORITY_SHIFT, Priority
 from genus.can._wire.payload import PayloadCodec, PayloadField
-from genus.model import Attribute, ChoiceType, DurationType, Event, TimeType, attributes
+from genus.model import Event, attributes
+from genus.model.types import Attribute, ChoiceType, DurationType, TimeType
 
 _EXTENDED = 1 << 31
 _SIZES = {"B": 8, "b": 8, "H": 16, "h": 16, "I": 32, "i": 32, "f": 32, "q": 64, "d": 64}
@@ -88,7 +89,7 @@ def format_dbc(system: System) -> str:
     """Return the text of a DBC file with the channels of a system, one message per channel.
 
     Messages have signals where the system names a module of event types, and events fit one frame. See
-    [foreign frames](../can-foreign.md#a-dbc-file-of-your-own-channels) for what the file can say and what it cannot.
+    [foreign frames](../can-databases.md#a-dbc-file-of-your-own-channels) for what the file can say and what it cannot.
 
     >>> from genus.can import parse_system
     >>> text = format_dbc(parse_system('''

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 
 class PlanTable(TomlTable):
-    """A table of a system file."""
-
     error = PlanError
 
     def bitrate(self, key: str) -> int | None:

@@ -38,7 +38,6 @@ class Message(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def length(self) -> int:
-        """The bus time of an event."""
         return sum(self.frames)
 
     @cached_property
@@ -91,7 +90,6 @@ class HardInterference:
 
     @property
     def rate(self) -> float:
-        """The share of the bus in the long run."""
         slots = sum(cost for _, cost in self._starts) / self._cycle_ns if self._starts else 0.0
         return slots + sum(stream.length / stream.period for stream in self._streams)
 
@@ -148,7 +146,6 @@ class ErrorInterference(msgspec.Struct, frozen=True):
         return (1 + window_ns // self.interval_ns) * (self.error_ns + longest_frame_ns)
 
     def rate(self, longest_frame_ns: int) -> float:
-        """Return the share of the bus in the long run."""
         return (self.error_ns + longest_frame_ns) / self.interval_ns if self.interval_ns else 0.0
 
 
@@ -226,7 +223,6 @@ class _Competition(msgspec.Struct, frozen=True, dict=True):
 
 
 def foreign_messages(system: System) -> list[Message]:
-    """Return the messages of other makers in a system, as far as it is known how often they come."""
     return [
         Message(frame.name, frame.rank, (frame.time_ns(system.bus),), frame.period_ns, frame.jitter_ns)
         for frame in system.foreign
@@ -242,7 +238,6 @@ REPORT_NS = 1_000_000_000
 
 
 def middleware_messages(system: System) -> list[Message]:
-    """Return the messages of the middleware in a system; none if its bus is without middleware."""
     if not system.bus.middleware:
         return []
     length = system.bus.timing.worst_case_ns(CLASSIC_BYTES)

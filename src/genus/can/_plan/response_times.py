@@ -270,7 +270,6 @@ class _Demand(msgspec.Struct):
         return work + min(chained, self.last + self.head_start), chained
 
     def is_met(self, window: int) -> bool:
-        """Return whether the last frame starts no later than after a window."""
         return self.within(window)[0] <= window
 
     def longest_wait(self, floors: dict[int, int]) -> int:

@@ -41,7 +41,6 @@ class EventTypes:
 
     @classmethod
     def load(cls, module: str | None, folder: Path, table: PlanTable) -> Self:
-        """Return the event types of a module, given by its dotted name or the path of its file."""
         if module is None:
             return cls({}, None)
         try:

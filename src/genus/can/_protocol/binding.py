@@ -52,7 +52,6 @@ class _Request:
         self.wait()
 
     def wait(self) -> None:
-        """Wait until a request can be sent."""
         self.attempts = 0
         self.retry_at: int | None = None
         self.state = "waiting"
@@ -106,7 +105,6 @@ class BindingClient:
         self._ask_more(now)
 
     def forget(self, subject: int, now: int) -> None:
-        """Drop the request and the announcement of a subject."""
         request = self._requests.pop(subject, None)
         if request is not None:
             self._withdraw_frame(request)
@@ -134,7 +132,6 @@ class BindingClient:
             self._send(announcement.frame())
 
     def receive(self, frame: Frame, now: int) -> None:
-        """Process a frame of another node."""
         match parse_message(frame):
             case SupplyHalf() as half if half.to == self._node:
                 self._on_half(half, now)
@@ -145,7 +142,6 @@ class BindingClient:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next request is due."""
         if not self._requests or self._node is None:
             return None
         times = [request.retry_at for request in self._requests.values() if request.retry_at is not None]
@@ -154,7 +150,6 @@ class BindingClient:
         return min(times, default=None)
 
     def wake(self, now: int) -> None:
-        """Repeat the requests that are due, or give them up."""
         for subject, request in list(self._requests.items()):
             if request.retry_at is not None and request.retry_at <= now:
                 self._repeat(subject, request, now)
@@ -277,7 +272,6 @@ class BindingServer:
             self._reply()
 
     def clear(self) -> None:
-        """Drop all requests."""
         self._waiting.clear()
         self._last_half = None
 

@@ -88,7 +88,6 @@ class BrokerTxQueue:
             self._load()
 
     def sent(self, frame: Frame) -> None:
-        """A frame was sent."""
         self._failures = 0
         if frame == self._loaded:
             self._loaded = None
@@ -105,13 +104,11 @@ class BrokerTxQueue:
             self._load()
 
     def wake(self, now: int) -> None:
-        """Continue after a backoff."""
         if self.wake_at is not None and now >= self.wake_at:
             self.wake_at = None
             self._load()
 
     def clear(self) -> None:
-        """Drop all frames."""
         self._waiting.clear()
         self.wake_at = None
         self._load()
@@ -192,17 +189,14 @@ class Broker:
 
     @property
     def epoch(self) -> int:
-        """How often a broker became active with these tables."""
         return self._tables.epoch
 
     @property
     def numbers(self) -> Mapping[int, int]:
-        """The node number of each uid."""
         return self._tables.numbers
 
     @property
     def channels(self) -> Mapping[str, AnnouncedChannel]:
-        """The first announcement of each event type."""
         return self._tables.channels
 
     def use(self, catalog: Catalog) -> None:
@@ -217,7 +211,6 @@ class Broker:
     # -- machine -----------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame, now: int) -> None:
-        """Process a frame of another node."""
         self._start(now)
         self._now = now
         message = parse_message(frame)
@@ -227,7 +220,6 @@ class Broker:
             self._signatures.receive_layout(frame, now)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this broker was sent."""
         self._tx_queue.sent(frame)
         self._configuration.sent(frame, now)
         self._binding.sent(frame)
@@ -236,7 +228,6 @@ class Broker:
             self._call, self._listen_until = None, now + ROLL_CALL_WAIT
 
     def failed(self, frame: Frame, now: int) -> None:
-        """A frame of this broker was corrupted."""
         self._tx_queue.failed(now)
 
     def lost(self, now: int) -> None:
@@ -265,7 +256,6 @@ class Broker:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next action is due."""
         own = (self._take_over_at, self._heartbeat_at, self._listen_until)
         times = (*own, self._tx_queue.wake_at, self._configuration.wake_at, self._answers.wake_at)
         if self._is_new:
@@ -273,7 +263,6 @@ class Broker:
         return min((time for time in times if time is not None), default=None)
 
     def wake(self, now: int) -> None:
-        """Do what is due."""
         self._start(now)
         self._tx_queue.wake(now)
         self._configuration.wake(now)
@@ -286,7 +275,6 @@ class Broker:
             self._send_heartbeat(now)
 
     def take(self) -> list[Output]:
-        """Return the outputs for the driver, in order."""
         outputs, self._outputs[:] = list(self._outputs), []
         return outputs
 

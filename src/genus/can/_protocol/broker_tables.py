@@ -35,12 +35,10 @@ class MemoryEtags:
     """Event tags of a catalog in memory, which all who use it share."""
 
     def give(self, catalog: Catalog, name: str) -> Catalog:
-        """Return the same catalog, in which the type has an event tag."""
         catalog.give_etags(name)
         return catalog
 
     def reread(self, catalog: Catalog) -> Catalog:
-        """Return the same catalog."""
         return catalog
 
 
@@ -52,7 +50,6 @@ class FileEtags:
         self._seen = self._changed()
 
     def give(self, catalog: Catalog, name: str) -> Catalog:
-        """Return the catalog of the file, in which the type has an event tag."""
         return Catalog.update_etags(self._path, name)[0]
 
     def reread(self, catalog: Catalog) -> Catalog:
@@ -85,8 +82,7 @@ class TableStore(Protocol):
     def save(self, text: str) -> None:
         """Save a text atomically, so that it survives a crash."""
 
-    def __str__(self) -> str:
-        """The location, for messages."""
+    def __str__(self) -> str: ...
 
 
 class MemoryStore:
@@ -96,11 +92,9 @@ class MemoryStore:
         self.text = text
 
     def load(self) -> str | None:
-        """Return the text that was saved last."""
         return self.text
 
     def save(self, text: str) -> None:
-        """Save a text."""
         self.text = text
 
     def __str__(self) -> str:
@@ -193,20 +187,16 @@ class BrokerTables:
 
     @property
     def numbers(self) -> Mapping[int, int]:
-        """The number of each uid."""
         return MappingProxyType(self._numbers)
 
     @property
     def channels(self) -> Mapping[str, AnnouncedChannel]:
-        """The first announcement of each event type."""
         return MappingProxyType(self._channels)
 
     def number_of(self, uid: int) -> int | None:
-        """Return the number of a uid."""
         return self._numbers.get(uid)
 
     def owner_of(self, number: int) -> int | None:
-        """Return the uid that has a number."""
         return self._owners.get(number)
 
     def assign(self, uid: int, number: int) -> None:
@@ -231,7 +221,6 @@ class BrokerTables:
         self._epoch = max(self._epoch, after) + 1
 
     def save(self) -> None:
-        """Write the tables to the store if they have changed."""
         if not self._saved:
             self._store.save(self.text())
             self._saved = True
@@ -275,7 +264,6 @@ class NodeRegistry:
         self._last_seen = dict.fromkeys({*self._last_seen, *self._tables.numbers.values()}, now)
 
     def on_claim(self, uid: int, number: int, now: int) -> None:
-        """A node claims a number."""
         if not FIRST_NODE <= number <= LAST_NODE:
             return
         owner = self._tables.owner_of(number)

@@ -47,7 +47,8 @@ from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
 from genus.codes import code_size, encode_code
 from genus.errors import BusError, CatalogDamaged
-from genus.model import Attribute, Vector, parse_type
+from genus.model.internal import parse_type
+from genus.model.types import Attribute, Vector
 
 ANSWER_ID = Identifier(Priority.NONE, BROKER_NODE, ProtocolEtag.ANSWER).pack()
 HEADER_SIZE = 3
@@ -89,7 +90,6 @@ class CatalogIndex:
         return name if name is not None and not self._entries[name].kind and not self._catalog.has_etag(name) else None
 
     def supply(self, subject: int, channels: Mapping[str, AnnouncedChannel]) -> Supply:
-        """Return the reply to a binding request."""
         name = self._names.get(subject)
         if name is None or self._entries[name].kind:
             return Supply(subject, 0, reason=RefusalReason.UNKNOWN_SUBJECT if name is None else RefusalReason.KIND)
@@ -110,7 +110,6 @@ class CatalogIndex:
         return self._catalog.type_of(etag)
 
     def answer(self, question: Question) -> bytes:
-        """Return the answer to a question."""
         match question.kind:
             case QuestionKind.VECTOR:
                 return self._describe_vector(question.argument)
@@ -303,11 +302,9 @@ class CatalogClient:
         self._add(QuestionKind.TYPE, etag, now)
 
     def ask_catalog(self, now: int) -> None:
-        """Ask for the whole catalog; the answer is a `CatalogReceived`."""
         self._add(QuestionKind.CATALOG, 0, now)
 
     def receive(self, frame: Frame, now: int) -> None:
-        """Process a frame of another node."""
         if frame.id != ANSWER_ID or frame.fd or not self._pending:
             return
         for pending in self._pending.values():
@@ -325,13 +322,11 @@ class CatalogClient:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next question is due."""
         if not self._pending:
             return None
         return min((p.retry_at for p in self._pending.values() if p.retry_at is not None), default=None)
 
     def wake(self, now: int) -> None:
-        """Repeat the questions that are due, or give them up."""
         for number, pending in list(self._pending.items()):
             if pending.retry_at is None or pending.retry_at > now:
                 continue

@@ -93,7 +93,6 @@ class ClockLine(msgspec.Struct, frozen=True, gc=False):
     rate_ppb: int = 0
 
     def at(self, local: int) -> int:
-        """Global time at a local reading."""
         return self.global_ + (local - self.local) * (PPB + self.rate_ppb) // PPB
 
     def when(self, global_: int) -> int:
@@ -212,7 +211,6 @@ class GlobalClock:
 
     @property
     def started(self) -> bool:
-        """Whether global time was ever known."""
         return self._estimate is not None
 
     def estimate(self, local: int) -> int:

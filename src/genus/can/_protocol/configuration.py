@@ -114,7 +114,6 @@ class ConfigurationClient:
             self._claim_at = now + CLAIM_PERIOD - self._random.randrange(CLAIM_JITTER)
 
     def receive(self, frame: Frame, now: int) -> None:
-        """Process a frame of another node."""
         match parse_message(frame):
             case Nibble(stage):
                 if self._retry_at is not None and stage <= self._stage:
@@ -145,11 +144,9 @@ class ConfigurationClient:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next action is due."""
         return self._claim_at if self._retry_at is None else self._retry_at
 
     def wake(self, now: int) -> None:
-        """Repeat the request or the claim if it is due."""
         if self._retry_at is not None and now >= self._retry_at:
             self._retry_after = min(2 * self._retry_after, MAX_RETRY)
             self._ask(FIRST_STAGE, now)
@@ -277,7 +274,6 @@ class ConfigurationServer:
         self._send_reply(Restart().frame())
 
     def close(self) -> None:
-        """Ignore all nodes."""
         self._is_open, self._reply = False, None
         self._begin()
 

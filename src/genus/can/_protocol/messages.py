@@ -98,7 +98,6 @@ class Nibble(_Message, frozen=True, gc=False):
     nibble: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         return Frame(Priority.PROTOCOL - 1 << 21 | self.stage << 18 | self.nibble << NODE_SHIFT | ProtocolEtag.RSI)
 
 
@@ -113,11 +112,9 @@ class Prefix(_Message, frozen=True, gc=False):
     prefix: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         return _reply(BROKER_NODE, ProtocolEtag.SSI, (self.prefix | self.stage).to_bytes(8, "big"))
 
     def fits(self, uid: int) -> bool:
-        """Return whether a uid has the prefix."""
         return (uid ^ self.prefix) >> NIBBLE_BITS * self.stage == 0
 
 
@@ -129,7 +126,6 @@ class Restart(_Message, frozen=True, gc=False):
     """
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         return _reply(BROKER_NODE, ProtocolEtag.SSI, bytes(8))
 
 
@@ -144,7 +140,6 @@ class NumberGrant(_Message, frozen=True, gc=False):
     node: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         return _reply(self.node, ProtocolEtag.SSI, self.uid.to_bytes(8, "big"))
 
 
@@ -159,7 +154,6 @@ class Claim(_Message, frozen=True, gc=False):
     uid: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolEtag.CLAIM).pack(), self.uid.to_bytes(8, "big"))
 
 
@@ -174,7 +168,6 @@ class GetEtag(_Message, frozen=True, gc=False):
     subject: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         return _request(self.node, ProtocolEtag.GET_ETAG, self.subject.to_bytes(8, "big"))
 
 
@@ -192,7 +185,6 @@ class SupplyHalf(_Message, frozen=True, gc=False):
     half: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         head = bytes((self.to, self.flags << 1 | self.part))
         data = head + self.etag.to_bytes(2, "big") + self.half.to_bytes(4, "big")
         return _reply(BROKER_NODE, ProtocolEtag.SUPPLY_ETAG_FLAGS, data)
@@ -258,7 +250,6 @@ class Announce(_Message, frozen=True, gc=False):
     span_us: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         flags = self.qos_class << 6 | self.segmented << 5
         contract = bytes((flags, min(self.size, 0xFF))) + min(self.span_us, 0xFFFF_FFFF).to_bytes(4, "big")
         return _request(self.node, ProtocolEtag.ANNOUNCE, self.etag.to_bytes(2, "big") + contract)
@@ -276,7 +267,6 @@ class Heartbeat(_Message, frozen=True, gc=False):
     roll_call: bool = False
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         data = bytes((self.roll_call,)) + (self.epoch & 0xFF_FFFF).to_bytes(3, "big") + self.digest.to_bytes(4, "big")
         return Frame(Identifier(Priority.SYSTEM, BROKER_NODE, ProtocolEtag.BROKER).pack(), data)
 
@@ -294,7 +284,6 @@ class Question(_Message, frozen=True, gc=False):
     argument: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         return _request(
             self.node, ProtocolEtag.QUESTION, bytes((self.kind, self.number)) + self.argument.to_bytes(6, "big")
         )
@@ -316,7 +305,6 @@ class Signature(_Message, frozen=True, gc=False):
     digest: int
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         data = self.etag.to_bytes(2, "big") + self.subject.to_bytes(3, "big") + self.digest.to_bytes(3, "big")
         return Frame(Identifier(Priority.SYSTEM, self.node, ProtocolEtag.SIGNATURE).pack(), data)
 
@@ -336,7 +324,6 @@ class Objection(_Message, frozen=True, gc=False):
     """The 32 leading bits of the subject that the sender knows; 0 if it knows none."""
 
     def frame(self) -> Frame:
-        """Return the frame of the message."""
         head = bytes((self.publisher, self.reason)) + self.etag.to_bytes(2, "big")
         identifier = Identifier(Priority.SYSTEM, self.node, ProtocolEtag.OBJECTION).pack()
         return Frame(identifier, head + self.subject.to_bytes(4, "big"))

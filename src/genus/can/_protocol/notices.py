@@ -1,6 +1,6 @@
 """Notices of the protocols to the node or to the program that runs a broker, and the timeouts of the protocols.
 
-All notices are frozen. Timeouts are in nanoseconds; `docs/can-protocols.md` says what follows from each.
+All notices are frozen. Timeouts are in nanoseconds; `docs/wire.md` says what follows from each.
 """
 
 from typing import Literal, TypeAlias
@@ -9,7 +9,7 @@ import msgspec
 
 from genus.can._protocol.messages import QosClass, RefusalReason
 from genus.catalog import Catalog
-from genus.model import Vector
+from genus.model.types import Vector
 
 MILLISECOND = 1_000_000
 

@@ -65,7 +65,6 @@ class Layout(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, catalog: Catalog, name: str) -> "Layout":
-        """Return the layout of a type that has an event tag."""
         required, vector = declared_attributes(catalog, name), catalog.vector(name)
         rows = (
             LayoutRow(each.names or (each.name,), each.type.describe(), bool(required.get(each.name)), each.unit)
@@ -76,11 +75,9 @@ class Layout(msgspec.Struct, frozen=True):
         return cls(name, catalog.etag(name), tagged, tuple(rows))
 
     def sign(self, node: int) -> Signature:
-        """Return the signature of a node that publishes such events."""
         return Signature(node, self.etag, signed_subject(subject_uid(self.name)), _digest(msgspec.json.encode(self)))
 
     def pack(self) -> bytes:
-        """The layout as it is sent."""
         return zlib.compress(msgspec.json.encode(self), 9)
 
     @classmethod
@@ -232,7 +229,6 @@ class SignatureWatch:
 
     @property
     def conflicts(self) -> list[Conflict]:
-        """The conflicts that are known."""
         return [verdict for verdict in self._verdicts.values() if verdict is not None]
 
     def receive(self, signature: Signature, now: int) -> None:
@@ -273,7 +269,6 @@ class SignatureWatch:
         return found
 
     def object(self, conflict: Conflict, now: int) -> None:
-        """Send an objection to a publisher."""
         node = self._node()
         self._objected[conflict.node, conflict.etag] = now
         if node is not None:

@@ -3,7 +3,7 @@
 A frame ends at all nodes within a bit time. So the master sends SYNC, reads its clock when the frame has ended, and
 sends the reading in FOLLOW_UP; the other nodes read theirs at the same instant, and have a sample of both clocks
 (Gergeleit and Streich 1994). A master that fails is replaced by the node with the lowest number, which continues with
-the time it had. `docs/can-time.md` has the assumptions and what follows from them.
+the time it had. `docs/wire.md` has the assumptions and what follows from them.
 """
 
 from collections import Counter
@@ -223,7 +223,6 @@ class TimeService:
 
     @property
     def is_master(self) -> bool:
-        """Whether this node is the master."""
         return self._role is _MASTER
 
     @property
@@ -285,7 +284,6 @@ class TimeService:
         self._notify_changes(now)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame of this node was sent."""
         if frame != self._waiting:
             return
         self._waiting = None
@@ -297,7 +295,6 @@ class TimeService:
         self._notify_changes(now)
 
     def wake(self, now: int) -> None:
-        """The time of `wake_at` has come."""
         election_at = self._election_at()
         if election_at is not None and now >= election_at:
             self._become_claimant(now)

@@ -28,7 +28,7 @@ from genus.can._sim.errors import (
     combine_effects,
 )
 from genus.can._sim.scheduler import NEVER, Callback, Scheduler
-from genus.can._sim.trace import Trace
+from genus.can._sim.trace import BusFrame, Trace
 from genus.can._wire.frame import Frame, arbitration_key
 from genus.can._wire.length import ACTIVE_ERROR_BITS, Timing
 from genus.errors import BusError
@@ -50,7 +50,6 @@ class Delivery:
         """Frames to deliver after the next one of the same sender and event tag, by these."""
 
     def clear_caches(self) -> None:
-        """Determine the receivers anew: controllers or their filters changed."""
         for controller in self._controllers:
             controller.receivers.clear()
 
@@ -178,20 +177,16 @@ class SimBus:
 
     @property
     def now(self) -> int:
-        """Virtual time in nanoseconds."""
         return self.scheduler.now
 
     @property
     def idle(self) -> bool:
-        """Whether no frame is on the wire."""
         return self._ends == _NOT_BUSY
 
     def at(self, time_ns: int, callback: Callback) -> None:
-        """Schedule a callback; BusError if the time is past."""
         self.scheduler.at(time_ns, callback)
 
     def run(self, until_ns: int) -> None:
-        """Advance virtual time up to and including an instant."""
         self.scheduler.run(until_ns)
 
     # Controllers
@@ -240,7 +235,6 @@ class SimBus:
         self.use_slow_path()
 
     def add_fault_hook(self, hook: FaultHook) -> None:
-        """Call a hook with every transmission from now on."""
         self._fault_hooks.append(hook)
         self.use_slow_path()
 
@@ -249,11 +243,9 @@ class SimBus:
         self._slow_path = True
 
     def clear_receiver_caches(self) -> None:
-        """Determine anew which controllers receive which frames."""
         self._delivery.clear_caches()
 
     def error_counters_changed(self, controller: Controller) -> None:
-        """An error counter of a controller has another value."""
         self._confinement.counters_changed(controller)
 
     def _cut_off(self, controller: Controller) -> None:
@@ -399,7 +391,9 @@ class SimBus:
             hooks, numbers = cached or self._delivery.find_receivers(sender, frame)
             self.frames += 1
             if self.trace is not None:
-                self.trace.record(self._start_ns, now, frame, sender.senders, _SENT, numbers, (), self.segment)
+                self.trace.record(
+                    BusFrame(self._start_ns, now, frame, sender.senders, _SENT, numbers, (), self.segment)
+                )
             for on_receive in hooks:
                 on_receive(frame, now)
             sender.finish_sent(frame, now)
@@ -423,7 +417,7 @@ class SimBus:
         if self.trace is not None:
             senders = (*(each.number for each in self._senders), *self._cut_off_senders)
             numbers = tuple(each.number for each in receivers)
-            self.trace.record(self._start_ns, now, frame, senders, outcome, numbers, missed, self.segment)
+            self.trace.record(BusFrame(self._start_ns, now, frame, senders, outcome, numbers, missed, self.segment))
         self._cut_off_senders = ()
         if result.is_delivered:
             late = outcome is FrameOutcome.LATE

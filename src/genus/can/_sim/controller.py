@@ -12,8 +12,7 @@ from enum import StrEnum
 from typing import Protocol, TypeAlias
 
 from genus.can._sim.scheduler import NEVER
-from genus.can._wire.confinement import PASSIVE_ABOVE, WARNING_FROM
-from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority, arbitration_key
+from genus.can._wire.frame import PASSIVE_ABOVE, PRIORITY_SHIFT, WARNING_FROM, Frame, Priority, arbitration_key
 from genus.errors import BusError
 
 FrameHook: TypeAlias = Callable[[Frame, int], None]
@@ -74,8 +73,6 @@ class BusGuardian:
 
 
 class ErrorState(StrEnum):
-    """The fault confinement state of a controller."""
-
     ACTIVE = "active"
     PASSIVE = "passive"
     OFF = "off"
@@ -119,17 +116,10 @@ class ControllerBus(Protocol):
     pending: "dict[Controller, None]"
 
     @property
-    def key(self) -> Callable[[Frame], int]:
-        """The function that computes the arbitration key of a frame."""
-
-    def contend(self, controller: "Controller", key: int) -> None:
-        """Take part in arbitration with this key, or no longer if it is `NO_KEY`."""
-
-    def clear_receiver_caches(self) -> None:
-        """Determine anew which controllers receive which frames."""
-
-    def error_counters_changed(self, controller: "Controller") -> None:
-        """An error counter of a controller has another value."""
+    def key(self) -> Callable[[Frame], int]: ...
+    def contend(self, controller: "Controller", key: int) -> None: ...
+    def clear_receiver_caches(self) -> None: ...
+    def error_counters_changed(self, controller: "Controller") -> None: ...
 
 
 class Controller:
@@ -183,7 +173,6 @@ class Controller:
         self.listen(listener or ControllerListener())
 
     def listen(self, listener: ControllerListener) -> None:
-        """Call the methods of a listener from now on."""
         self.connect(
             receive=_overridden(listener.receive),
             sent=_overridden(listener.sent),
@@ -212,7 +201,6 @@ class Controller:
 
     @property
     def tec(self) -> int:
-        """The transmit error counter."""
         return self._tec
 
     @tec.setter
@@ -223,7 +211,6 @@ class Controller:
 
     @property
     def rec(self) -> int:
-        """The receive error counter."""
         return self._rec
 
     @rec.setter
@@ -234,7 +221,6 @@ class Controller:
 
     @property
     def state(self) -> ErrorState:
-        """Error active, error passive or off the bus."""
         if self.off:
             return ErrorState.OFF
         return ErrorState.PASSIVE if self.is_passive else ErrorState.ACTIVE
@@ -255,7 +241,6 @@ class Controller:
         self._clear_receiver_caches()
 
     def accepts(self, frame: Frame) -> bool:
-        """Return whether a frame passes the acceptance filters."""
         if self.filters is None:
             return True
         identifier = frame.id
@@ -286,7 +271,6 @@ class Controller:
             self.load(mailbox, frame)
 
     def clear(self) -> None:
-        """Empty all mailboxes."""
         for mailbox in range(len(self.frames)):
             self.load(mailbox, None)
 

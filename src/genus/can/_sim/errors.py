@@ -13,8 +13,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from genus.can._sim.controller import Controller
-from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE, SUSPENSION_BITS, TEC_PER_FAILURE
-from genus.can._wire.frame import Frame
+from genus.can._wire.frame import OFF_ABOVE, PASSIVE_ABOVE, SUSPENSION_BITS, TEC_PER_FAILURE, Frame
 from genus.can._wire.length import ACTIVE_ERROR_BITS, FD_SIZES, SHORTEST_ERROR_BITS, Timing, padded_size
 
 INTERMISSION_BITS = 3
@@ -37,7 +36,6 @@ class Transmission(msgspec.Struct, frozen=True, gc=False):
     """The stations whose filters accept the frame."""
 
     def end_ns(self, timing: Timing) -> int:
-        """When the frame ends if no fault occurs."""
         return self.start_ns + timing.bits_ns(self.bits)
 
 
@@ -96,7 +94,6 @@ class TransmissionResult(msgspec.Struct, frozen=True):
 
     @property
     def is_delivered(self) -> bool:
-        """Whether receivers get the frame."""
         return self.outcome.is_good or self.outcome is FrameOutcome.DUPLICATE
 
 
@@ -195,27 +192,14 @@ class ConfinedBus(Protocol):
     controllers: dict[Controller, None]
 
     @property
-    def now(self) -> int:
-        """Virtual time in nanoseconds."""
-
+    def now(self) -> int: ...
     @property
-    def idle(self) -> bool:
-        """Whether no frame is being sent."""
-
-    def at(self, time_ns: int, callback: Callable[[], object]) -> None:
-        """Schedule a callback."""
-
-    def contend(self, controller: Controller, key: int) -> None:
-        """Let a controller take part in arbitration."""
-
-    def restrict(self, controller: Controller) -> None:
-        """Check at each arbitration whether this controller may send."""
-
-    def use_slow_path(self) -> None:
-        """Handle the next frame on the path that checks everything."""
-
-    def clear_receiver_caches(self) -> None:
-        """Determine anew which controllers receive which frames."""
+    def idle(self) -> bool: ...
+    def at(self, time_ns: int, callback: Callable[[], object]) -> None: ...
+    def contend(self, controller: Controller, key: int) -> None: ...
+    def restrict(self, controller: Controller) -> None: ...
+    def use_slow_path(self) -> None: ...
+    def clear_receiver_caches(self) -> None: ...
 
 
 class ErrorConfinement:
@@ -242,7 +226,6 @@ class ErrorConfinement:
             self._start_recovery(controller)
 
     def remove(self, controller: Controller) -> None:
-        """Remove a controller that was detached from the bus."""
         self.with_errors.pop(controller, None)
         self.recovering = [each for each in self.recovering if each is not controller]
 

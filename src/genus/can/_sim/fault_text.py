@@ -26,7 +26,6 @@ def format_fault(name: str, fault: msgspec.Struct) -> str:
 
 
 def field_key(field: msgspec.structs.FieldInfo) -> str:
-    """Return the key of a field in the text of a fault."""
     return field.name.removesuffix("_ns")
 
 

@@ -29,8 +29,7 @@ from genus.can._sim.errors import (
 from genus.can._sim.fault_text import field_key, format_fault, join_units, parse_word
 from genus.can._sim.scheduler import NEVER, SimClock
 from genus.can._sim.trace import TrafficClass
-from genus.can._wire.confinement import OFF_ABOVE, PASSIVE_ABOVE
-from genus.can._wire.frame import Frame, Identifier
+from genus.can._wire.frame import OFF_ABOVE, PASSIVE_ABOVE, Frame, Identifier
 from genus.can._wire.length import Timing
 from genus.errors import BusError
 
@@ -88,7 +87,6 @@ class FrameFault(Fault, frozen=True, kw_only=True):
     until_ns: int = NEVER
 
     def matches(self, transmission: Transmission) -> bool:
-        """Return whether the fault can affect a transmission."""
         return (
             self.from_ns <= transmission.start_ns < self.until_ns
             and (self.band is None or self.band is TrafficClass.of(transmission.frame.id))
@@ -97,13 +95,11 @@ class FrameFault(Fault, frozen=True, kw_only=True):
         )
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Add a fault hook to both segments of the bus."""
         hook = partial(self.affect, random=random)
         for bus in (simulation.bus, simulation.second_segment):
             bus.add_fault_hook(hook)
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """Return the effect on a transmission, or None."""
         raise NotImplementedError
 
 
@@ -123,7 +119,6 @@ class RandomFault(FrameFault, frozen=True, kw_only=True):
         return None
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """Return the effect on a transmission that was chosen."""
         raise NotImplementedError
 
 
@@ -133,7 +128,6 @@ class FrameErrors(RandomFault, frozen=True, kw_only=True):
     name: ClassVar[str] = "errors"
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """Return an error at a random bit."""
         return corrupt_randomly(transmission, random)
 
 
@@ -143,7 +137,6 @@ class Duplicates(RandomFault, frozen=True, kw_only=True):
     name: ClassVar[str] = "duplicates"
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """Return an error at the last bit."""
         return Duplicate()
 
 
@@ -159,7 +152,6 @@ class Omissions(RandomFault, frozen=True, kw_only=True):
             raise BusError(f"omissions: receivers is {self.receivers}; it must be 1 or more")
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """Random receivers miss the frame."""
         count = min(self.receivers, len(transmission.receivers))
         return MissedBy(tuple(random.sample(transmission.receivers, count)))
 
@@ -170,7 +162,6 @@ class Losses(RandomFault, frozen=True, kw_only=True):
     name: ClassVar[str] = "losses"
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """Return all receivers miss the frame."""
         return MissedBy(transmission.receivers)
 
 
@@ -180,7 +171,6 @@ class Swaps(RandomFault, frozen=True, kw_only=True):
     name: ClassVar[str] = "swaps"
 
     def make_effect(self, transmission: Transmission, random: Random) -> FaultEffect:
-        """Receivers get the frame late."""
         return Late()
 
 
@@ -200,7 +190,6 @@ class ExactErrors(FrameFault, frozen=True, kw_only=True):
             raise BusError(f"exactly: p is {self.p}; it must be a probability from 0 to 1")
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """Return an error in each of the first attempts, or in some of them."""
         fails = transmission.attempt < self.count and self.matches(transmission)
         if fails and (self.p == 1 or random.random() < self.p):
             return corrupt_randomly(transmission, random)
@@ -214,7 +203,6 @@ class TransmitterFault(FrameFault, frozen=True, kw_only=True):
     node: int | None
 
     def affect(self, transmission: Transmission, random: Random) -> FaultEffect | None:
-        """Return an error in each frame of the station."""
         return corrupt_randomly(transmission, random) if self.matches(transmission) else None
 
 
@@ -231,7 +219,6 @@ class Bursts(Fault, frozen=True, kw_only=True):
             raise BusError("bursts: every and bits must be more than 0")
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Add a fault hook to both segments of the bus."""
         for bus in (simulation.bus, simulation.second_segment):
             bus.add_fault_hook(partial(self._affect, timing=simulation.timing))
 
@@ -271,7 +258,6 @@ class BlockingErrors(Fault, frozen=True, kw_only=True):
     at_ns: int = 0
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Add a fault hook to the bus."""
         simulation.bus.add_fault_hook(_blocking_hook(self._slots(simulation), simulation.timing))
 
     def _slots(self, simulation: FaultySystem) -> SlotStarts:
@@ -319,7 +305,6 @@ class ErrorCounters(Fault, frozen=True, kw_only=True):
             raise BusError("counters: every must be more than 0")
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Schedule the change of the counters."""
         stations = [simulation.host(number) for number in self.nodes]
         simulation.at(max(self.at_ns, simulation.now), partial(self._set, simulation, stations))
 
@@ -340,7 +325,6 @@ class ClockStep(Fault, frozen=True, kw_only=True):
     at_ns: int = 0
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Schedule the step."""
         clock = simulation.host(self.node).clock
         simulation.at(self.at_ns, lambda: clock.step(self.by_ns, at_ns=simulation.now))
 
@@ -354,7 +338,6 @@ class ClockDrift(Fault, frozen=True, kw_only=True):
     at_ns: int = 0
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Schedule the changes of rate."""
         if self.nodes:
             drifts = dict.fromkeys(self.nodes, self.ppm)
         else:
@@ -380,7 +363,6 @@ class Crash(Fault, frozen=True, kw_only=True):
             raise BusError("crash: restart is before at")
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Schedule the crash and the restart."""
         host = simulation.host(self.node)
         simulation.at(self.at_ns, host.crash)
         if self.restart_ns is not None:
@@ -396,7 +378,6 @@ class Partition(Fault, frozen=True, kw_only=True):
     until_ns: int = NEVER
 
     def inject(self, simulation: FaultySystem, random: Random) -> None:
-        """Schedule the beginning and the end of the partition."""
         for number in self.nodes:
             simulation.host(number)
         simulation.at(self.from_ns, lambda: simulation.partition(self.nodes))
@@ -438,22 +419,18 @@ class Babbler(ControllerListener):
         controller.listen(self)
 
     def start(self) -> None:
-        """Start sending."""
         self._on = True
         self._controller.load(0, self._frame)
 
     def stop(self) -> None:
-        """Stop sending."""
         self._on = False
         self._controller.load(0, None)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """Load the frame again."""
         if self._on:
             self._controller.load(0, frame)
 
     def bus_on(self, now: int) -> None:
-        """Load the frame again."""
         if self._on:
             self._controller.load(0, self._frame)
 

@@ -168,11 +168,9 @@ class SimClock:
 
     @property
     def drift_ppm(self) -> float:
-        """The drift without wander."""
         return self._drift / 1000
 
     def local_time(self, time_ns: int) -> int:
-        """Return the clock's reading at a virtual time."""
         start, end, reading, rate = self._segment
         if not start <= time_ns < end:
             start, _, reading, rate = self._segment_at(time_ns)
@@ -199,7 +197,6 @@ class SimClock:
         return max(found, self._starts[0])
 
     def step(self, by_ns: int, *, at_ns: int) -> None:
-        """Set the clock forward or back."""
         self._restart(at_ns, self.local_time(at_ns) + by_ns)
 
     def set_drift(self, drift_ppm: float, *, at_ns: int) -> None:

@@ -64,7 +64,6 @@ class Host:
 
     @property
     def now(self) -> int:
-        """The present reading of its clock."""
         return self.clock.local_time(self._scheduler.now)
 
     def call(self, function: Callable[[int], R]) -> R:
@@ -268,11 +267,9 @@ class Simulation:
 
     @property
     def now(self) -> int:
-        """Virtual time in nanoseconds."""
         return self.scheduler.now
 
     def at(self, time_ns: int, callback: Callback) -> None:
-        """Schedule a callback; BusError if the time is past."""
         self.scheduler.at(time_ns, callback)
 
     def random(self, purpose: str) -> Random:
@@ -280,13 +277,11 @@ class Simulation:
         return Random(f"{self.seed}/{purpose}")
 
     def run(self, until_ns: int) -> None:
-        """Advance virtual time up to and including an instant."""
         while self._pending_faults:
             self.inject(self._pending_faults.pop(0))
         self.scheduler.run(until_ns)
 
     def inject(self, fault: Fault) -> None:
-        """Inject a fault now, with a random generator of its own."""
         self.injected.append(fault)
         fault.inject(self, self.random(f"fault {len(self.injected) - 1}: {fault}"))
 
@@ -314,14 +309,12 @@ class Simulation:
         return host
 
     def host(self, number: int) -> Host:
-        """Return the host with a number; BusError if there is none."""
         if number not in self.hosts:
             known = ", ".join(map(str, sorted(self.hosts))) or "none"
             raise BusError(f"there is no host {number} in the simulation; there are {known}")
         return self.hosts[number]
 
     def restart(self, number: int) -> None:
-        """Restart a station with a new machine."""
         if not self.on_restart(number):
             self.host(number).restart(self._machine_factories[number]())
 

@@ -102,7 +102,6 @@ class FrameSource(ControllerListener):
         queue.append((now, frame))
 
     def sent(self, frame: Frame, now: int) -> None:
-        """Count the frame and load the next one."""
         queue = self._queue
         response = now - queue.popleft()[0]
         self.delivered += 1
@@ -114,11 +113,9 @@ class FrameSource(ControllerListener):
             self.controller.load(0, queue[0][1])
 
     def failed(self, frame: Frame, now: int) -> None:
-        """Count the failure; the controller retries."""
         self.failures += 1
 
     def bus_on(self, now: int) -> None:
-        """Load the first frame of the queue again."""
         if self._queue:
             self.controller.load(0, self._queue[0][1])
 
@@ -133,5 +130,4 @@ class FrameSink(ControllerListener):
         self.controller = bus.attach(Controller(number, self, mailboxes=1, filters=filters))
 
     def receive(self, frame: Frame, now: int) -> None:
-        """Count the frame."""
         self.received += 1

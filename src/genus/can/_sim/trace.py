@@ -7,7 +7,7 @@ same seed gives the same bytes. A line that cannot be read is counted and skippe
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,6 @@ from genus.can._sim.errors import FrameOutcome
 from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Priority
 from genus.errors import RecordingError
 
-K = TypeVar("K")
 T = TypeVar("T")
 _EXTENDED, _FD = 1, 2
 
@@ -54,6 +53,19 @@ def _class_of_priority(priority: int) -> TrafficClass:
 CLASS_BY_PRIORITY = tuple(map(_class_of_priority, range(256)))
 
 
+class BusFrame(msgspec.Struct, frozen=True, gc=False):
+    """A transmission as the bus reports it at its end; a `Passage` is what a trace keeps of it."""
+
+    start_ns: int
+    end_ns: int
+    frame: Frame
+    senders: tuple[int, ...]
+    outcome: FrameOutcome
+    received_by: tuple[int, ...]
+    missed_by: tuple[int, ...] = ()
+    segment: int = 0
+
+
 class Passage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One transmission, from its first bit to the end of the intermission after the frame or its error frame."""
 
@@ -72,6 +84,24 @@ class Passage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Stations whose filters accept the frame, and that did not receive it because of a fault."""
     segment: int = 0
     """The number of the bus in the simulation: 1 is the second segment of a partitioned bus."""
+
+    @classmethod
+    def of(cls, sent: BusFrame) -> "Passage":
+        """Return what is kept of a transmission."""
+        frame = sent.frame
+        flags = (_EXTENDED if frame.extended else 0) | (_FD if frame.fd else 0)
+        return cls(
+            sent.start_ns,
+            sent.end_ns,
+            frame.id,
+            flags,
+            frame.data.hex(),
+            sent.senders,
+            sent.outcome,
+            sent.received_by,
+            sent.missed_by,
+            sent.segment,
+        )
 
     @property
     def frame(self) -> Frame:
@@ -102,16 +132,12 @@ class TrafficCounts(NamedTuple):
     errors: int
     busy_ns: int
 
-    def load(self, span_ns: int) -> float:
-        """Return the share of a span of time in which they kept the bus busy."""
-        return self.busy_ns / span_ns if span_ns else 0.0
-
 
 class Trace:
     """State: all transmissions of a run, oldest first.
 
     >>> trace = Trace()
-    >>> trace.record(0, 110_000, Frame(0x0021_6010, b"hello"), (5,), FrameOutcome.SENT, (1, 2))
+    >>> trace.record(BusFrame(0, 110_000, Frame(0x0021_6010, b"hello"), (5,), FrameOutcome.SENT, (1, 2)))
     >>> print(trace.to_bytes().decode().splitlines()[1])
     [0,110000,2187280,1,"68656c6c6f",[5],"sent",[1,2],[],0]
     >>> Trace.from_bytes(trace.to_bytes()).passages == trace.passages
@@ -140,24 +166,9 @@ class Trace:
         """When the last transmission ended."""
         return max((passage.end_ns for passage in self.passages), default=0)
 
-    def record(
-        self,
-        start_ns: int,
-        end_ns: int,
-        frame: Frame,
-        senders: tuple[int, ...],
-        outcome: FrameOutcome,
-        received_by: tuple[int, ...],
-        missed_by: tuple[int, ...] = (),
-        segment: int = 0,
-    ) -> None:
+    def record(self, sent: BusFrame) -> None:
         """Add a transmission."""
-        flags = (_EXTENDED if frame.extended else 0) | (_FD if frame.fd else 0)
-        self.passages.append(
-            Passage(
-                start_ns, end_ns, frame.id, flags, frame.data.hex(), senders, outcome, received_by, missed_by, segment
-            )
-        )
+        self.passages.append(Passage.of(sent))
 
     def between(self, start_ns: int, end_ns: int) -> "Trace":
         """Return a trace of the transmissions that overlap a span of time."""
@@ -167,36 +178,17 @@ class Trace:
 
     # Counts
 
-    def by_traffic_class(self) -> dict[TrafficClass, TrafficCounts]:
-        """Return the counts of each traffic class."""
-        found = self._count_by([passage.traffic_class for passage in self.passages])
-        return {each: found[each] for each in TrafficClass if each in found}
-
-    def by_id(self) -> dict[int, TrafficCounts]:
-        """Return the counts of each identifier, in the order of their priority."""
-        return dict(sorted(self._count_by([passage.id for passage in self.passages]).items()))
-
-    def by_sender(self) -> dict[int, TrafficCounts]:
-        """Return the counts of each station; a frame that several stations sent together counts for the first."""
-        return dict(sorted(self._count_by([passage.senders[0] for passage in self.passages]).items()))
-
     @property
     def total(self) -> TrafficCounts:
         """The counts of all transmissions."""
-        return self._count_by([0] * len(self.passages)).get(0, TrafficCounts(0, 0, 0))
+        sent = sum(passage.outcome.is_good for passage in self.passages)
+        busy_ns = sum(passage.end_ns - passage.start_ns for passage in self.passages)
+        return TrafficCounts(sent, len(self.passages) - sent, busy_ns)
 
     @property
     def load(self) -> float:
         """The share of time in which the bus was busy, until the last transmission ended."""
-        return self.total.load(self.span_ns)
-
-    def _count_by(self, keys: Sequence[K]) -> dict[K, TrafficCounts]:
-        """Return the counts by key, where `keys` has the key of each transmission."""
-        frames, errors, busy = Counter[K](), Counter[K](), Counter[K]()
-        for key, passage in zip(keys, self.passages, strict=True):
-            (frames if passage.outcome.is_good else errors)[key] += 1
-            busy[key] += passage.end_ns - passage.start_ns
-        return {key: TrafficCounts(frames[key], errors[key], busy[key]) for key in busy}
+        return self.total.busy_ns / self.span_ns if self.span_ns else 0.0
 
     # Files
 
@@ -299,7 +291,7 @@ def choose_stretch(
     >>> from genus.can._wire.frame import Frame
     >>> trace = Trace()
     >>> for at, outcome in ((0, FrameOutcome.SENT), (700, FrameOutcome.ERROR), (900, FrameOutcome.SENT)):
-    ...     trace.record(at, at + 50, Frame(7 << 14), (7,), outcome, (8,))
+    ...     trace.record(BusFrame(at, at + 50, Frame(7 << 14), (7,), outcome, (8,)))
     >>> choose_stretch(trace, 0, 1000, 400), choose_stretch(trace, 0, 300, 400)
     ((600, 1000), (0, 300))
     """

@@ -159,3 +159,16 @@ def subject_uid(name: str) -> int:
     '0x95623e3a87c20c39'
     """
     return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "big") or 1
+
+
+# -- fault confinement (ISO 11898-1) -----------------------------------------------------------------------------------
+
+TEC_PER_FAILURE = 8
+WARNING_FROM = 96
+"""From here on controllers raise a warning."""
+PASSIVE_ABOVE = 127
+"""Above, a controller is error passive: it signals errors with recessive bits, and waits after each of its frames."""
+OFF_ABOVE = 255
+"""Above, a controller is off the bus."""
+SUSPENSION_BITS = 8
+"""How long an error passive controller waits after a frame of its own before it sends another one."""

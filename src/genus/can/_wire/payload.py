@@ -27,8 +27,9 @@ import msgspec
 from genus.bus.internal import Rejected
 from genus.can._wire.values import BYTE, COMMON_NAMES, AttributeUse, ValueTemplate, template_for
 from genus.errors import EventError, SubscriptionError
-from genus.model import Attribute, ChoiceType, Event, Vector, attributes, check, name_of
+from genus.model import Event, attributes, check, name_of
 from genus.model.internal import create_event, invalid_finders, keep_unread, type_text
+from genus.model.types import Attribute, ChoiceType, Vector
 from genus.targets.python import define
 
 FIRST_BITS, MORE_BITS = 4, 7

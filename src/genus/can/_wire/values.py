@@ -12,7 +12,9 @@ import msgspec
 
 from genus.bus.internal import in_unit, value_at
 from genus.filters.internal import round_to_float32
-from genus.model import (
+from genus.model import micros_of_duration, micros_of_time
+from genus.model.internal import MICROSECOND, encodable_value, int_range, metas, plain_value
+from genus.model.types import (
     AttributeType,
     BoolType,
     BytesType,
@@ -23,10 +25,7 @@ from genus.model import (
     OpaqueType,
     TextType,
     TimeType,
-    micros_of_duration,
-    micros_of_time,
 )
-from genus.model.internal import MICROSECOND, encodable_value, int_range, metas, plain_value
 
 MAX_BYTES = 0xFFFF
 """The most bytes of a text, bytes or an opaque value."""

@@ -10,8 +10,8 @@ from genus.can._node.problems import DeliveryProblem, EventMissing, EventsLost
 from genus.can._plan.admission import Plan
 from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.simulation import Simulation
-from genus.can._sim.trace import CLASS_BY_PRIORITY, Trace, TraceHeader, TrafficClass, make_room
-from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, PRIORITY_SHIFT, Frame
+from genus.can._sim.trace import CLASS_BY_PRIORITY, BusFrame, Trace, TraceHeader, TrafficClass, make_room
+from genus.can._wire.frame import ETAG_MASK, NODE_MASK, NODE_SHIFT, PRIORITY_SHIFT
 from genus.can._wire.segments import Reassembler
 from genus.can._world.station import ListenedSubscription, Station
 from genus.can._world.tracker import ChannelTracker, Key, Window, key_of
@@ -102,7 +102,6 @@ class BusObserver(Trace):
         self._band_by_priority = [self.bands[kind] for kind in CLASS_BY_PRIORITY]
 
     def channels_changed(self) -> None:
-        """Look up the channels of identifiers again."""
         self._channels.clear()
 
     def channel_of(self, identifier: int) -> ObservedChannel | None:
@@ -114,39 +113,32 @@ class BusObserver(Trace):
             found = self._channels[key] = self._find_channel(key)
             return found
 
-    def record(
-        self,
-        start_ns: int,
-        end_ns: int,
-        frame: Frame,
-        senders: tuple[int, ...],
-        outcome: FrameOutcome,
-        received_by: tuple[int, ...],
-        missed_by: tuple[int, ...] = (),
-        segment: int = 0,
-    ) -> None:
-        """A frame was sent, or failed."""
+    def record(self, sent: BusFrame) -> None:
         if self._most != 0:
             make_room(self.passages, self._most)
-            super().record(start_ns, end_ns, frame, senders, outcome, received_by, missed_by, segment)
-        if outcome is _SENT:
+            super().record(sent)
+        start_ns, end_ns, frame = sent.start_ns, sent.end_ns, sent.frame
+        is_sent = sent.outcome is _SENT
+        if is_sent:
+            senders = sent.senders
             self.heard[senders[0]] = end_ns
             if (channel := self.channel_of(frame.id)) is not None:
                 payload = self._reassembler.receive(frame, end_ns) if channel.is_segmented else frame.data
                 if payload:  # it is the last frame of an event
                     tracker, receivers = channel.tracker, channel.receivers
                     receivers.present_key = key = key_of(frame.id & ETAG_MASK, payload)
-                    tracker.filtered += len(self._controllers) - len(senders) - len(received_by) - len(missed_by)
+                    reached = len(senders) + len(sent.received_by) + len(sent.missed_by)
+                    tracker.filtered += len(self._controllers) - reached
                     tracker.event_on_bus(key, start_ns, end_ns, channel.bus_time, receivers.of)
         if start_ns >= self.begin_ns:
             identifier = frame.id if frame.extended else frame.id << 18  # where the 11 bits of others are compared
             band = self._band_by_priority[identifier >> PRIORITY_SHIFT & 0xFF]
-            if outcome is _SENT:
+            if is_sent:
                 band.frames += 1
             else:
                 band.errors += 1
             band.busy_ns += end_ns - start_ns
-            band.missed += len(missed_by)
+            band.missed += len(sent.missed_by)
 
 
 Test: TypeAlias = Callable[[Event], bool] | None
@@ -199,17 +191,14 @@ class Observation:
             watcher(station.name, event, now)
 
     def event_refused(self, station: Station, event: Event) -> None:
-        """A program could not publish an event: the queue of its node is full."""
         tracker = self._trackers.get((station.name, type(event))) or self._add_tracker(station, type(event))
         tracker.refused += 1
 
     def station_left(self, station: Station) -> None:
-        """A station crashed or was switched off."""
         for tracker in self.trackers:
             tracker.node_left(station.name, self._simulation.now)
 
     def listeners_changed(self) -> None:
-        """A station has other subscriptions, or there is another station."""
         self._listeners.clear()
         self.bus.channels_changed()
 
@@ -241,7 +230,6 @@ class Observation:
                 return
 
     def publisher_informed(self, station: Station, cls: type, trouble: DeliveryProblem) -> None:
-        """A publisher got a trouble."""
         self._count(station, trouble)
         if (tracker := self._trackers.get((station.name, cls))) is not None:
             tracker.publisher_informed(trouble, self._simulation.now)

@@ -75,7 +75,6 @@ def state_of(station: Station, now_ns: int, true_ns: int, heard_ns: int | None) 
 
 
 def broker_state(host: Host, uid: int, heard_ns: int | None) -> NodeState:
-    """Return the state of the broker."""
     condition: NodeCondition = _BY_ERRORS.get(host.controller.state, "up") if host.is_up else "down"
     return NodeState(
         name="broker", number=BROKER_NODE, uid=uid, condition=condition, roles=("broker",), heard_ns=heard_ns
@@ -367,7 +366,6 @@ class ClassSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, qos_class: QosName, outcomes: Sequence[Outcome]) -> "ClassSummary":
-        """Sum up one class over all runs."""
         results = [result for outcome in outcomes for result in outcome.of_class(qos_class)]
         bounded = [result.worst_ns / result.bound_ns for result in results if result.bound_ns]
         return cls(

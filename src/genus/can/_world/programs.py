@@ -36,8 +36,6 @@ class NodeDown(ProgramEnded):
 
 
 class _Waiter:
-    """State: a program that waits."""
-
     def __init__(self, condition: Condition, until_ns: int, program: object) -> None:
         self.condition = condition
         self.until_ns = until_ns
@@ -55,7 +53,6 @@ class _Worker(threading.Thread):
         self._run = run
 
     def run(self) -> None:
-        """Run the simulation again and again, until the world is closed."""
         self._run(self)
 
 
@@ -121,7 +118,6 @@ class ProgramRunner:
         return getattr(self._local, "program", None)
 
     def run_program(self, program: object, function: Callable[[], object]) -> None:
-        """Run a function in this thread as a program."""
         self._local.program = program
         try:
             function()
@@ -250,7 +246,6 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         super().__init__(_VirtualSelector(self, run))
 
     def time(self) -> float:
-        """Virtual time in seconds."""
         return self._now()
 
     def call_soon(
@@ -274,7 +269,6 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
 
     @property
     def is_woken(self) -> bool:
-        """Whether something is to be done in this loop."""
         return self._is_woken
 
 

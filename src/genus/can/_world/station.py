@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from typing import Protocol, TypeVar
 
-from genus.bus import Delivery, ProblemHandler
 from genus.bus.internal import WaitFor
+from genus.bus.types import Delivery, ProblemHandler
 from genus.can._node.link import BINDING_S, CLOSED, Listening, NodeLink, NodePublisher, log_refusal
 from genus.can._node.node import Node
 from genus.can._node.problems import DeliveryProblem
@@ -31,27 +31,13 @@ class StationWorld(Protocol):
     """What a station needs of its world."""
 
     @property
-    def now_ns(self) -> int:
-        """Virtual time."""
-
-    def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None:
-        """Call back at a virtual time."""
-
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool:
-        """Block in virtual time."""
-
-    def make_node(self, station: "Station") -> Node:
-        """Return the node of a station."""
-
-    def add_host(self, station: "Station") -> Host:
-        """Put a station on the bus; its `boot` makes the machine."""
-
-    def remove(self, station: "Station") -> None:
-        """Take a station off the bus."""
-
-    def station_crashed(self, station: "Station") -> None:
-        """A station went down."""
-
+    def now_ns(self) -> int: ...
+    def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None: ...
+    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool: ...
+    def make_node(self, station: "Station") -> Node: ...
+    def add_host(self, station: "Station") -> Host: ...
+    def remove(self, station: "Station") -> None: ...
+    def station_crashed(self, station: "Station") -> None: ...
     def down_error(self, station: "Station") -> BaseException:
         """Return what is raised if a station is used while it is down."""
 
@@ -62,20 +48,13 @@ class StationObserver(Protocol):
     def event_published(self, station: "Station", event: Event, etag: int, payload: bytes, *, replaces: bool) -> None:
         """A program published an event, which `replaces` a hard one that waited for its slot."""
 
-    def event_refused(self, station: "Station", event: Event) -> None:
-        """A program could not publish an event: the queue of its node is full."""
-
+    def event_refused(self, station: "Station", event: Event) -> None: ...
     def event_received(self, station: "Station", event: Event, identifier: int | None) -> None:
         """A node got an event of a class that it has a subscription for; None: its own."""
 
-    def listeners_changed(self) -> None:
-        """A station has other subscriptions."""
-
-    def publisher_informed(self, station: "Station", cls: type, trouble: DeliveryProblem) -> None:
-        """A publisher got a trouble."""
-
-    def subscriber_informed(self, station: "Station", trouble: DeliveryProblem) -> None:
-        """A subscriber got a trouble."""
+    def listeners_changed(self) -> None: ...
+    def publisher_informed(self, station: "Station", cls: type, trouble: DeliveryProblem) -> None: ...
+    def subscriber_informed(self, station: "Station", trouble: DeliveryProblem) -> None: ...
 
 
 class Station(NodeLink):
@@ -118,7 +97,6 @@ class Station(NodeLink):
     # -- life --------------------------------------------------------------------------------------------------------
 
     def open(self, deliver: Delivery) -> None:
-        """Switch the station on."""
         self._deliver = deliver
         self.host = self._world.add_host(self)
         self.host.on_crash = lambda: self._world.station_crashed(self)
@@ -152,17 +130,14 @@ class Station(NodeLink):
 
     @property
     def has_node(self) -> bool:
-        """Whether it was switched on."""
         return self._node is not None
 
     @property
     def is_closed(self) -> bool:
-        """Whether its program closed the bus."""
         return self._driver is None and self._started is not None
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs."""
         return self._node is not None and self.host.is_up
 
     @property
@@ -180,7 +155,6 @@ class Station(NodeLink):
         return self.node.number is not None and bound and received
 
     def may_publish(self, cls: type) -> bool:
-        """Return whether the node is up and a channel is bound."""
         channel = self.node.tx.channels.get(cls) if self.is_up else None
         return channel is not None and channel.state == "ready"
 
@@ -206,7 +180,6 @@ class Station(NodeLink):
 
     @property
     def precision_ns(self) -> int:
-        """A bound on the error of its view of the bus's time."""
         return self.node.time.precision(self.host.now)
 
     @property
@@ -252,14 +225,12 @@ class Station(NodeLink):
         self._observer.event_published(self, event, etag, payload, replaces=replaces)
 
     def withdraw(self, publisher: NodePublisher) -> None:
-        """End an announcement, also while the node is down."""
         if self.is_up:
             super().withdraw(publisher)
         else:
             self._publishers.pop(publisher, None)
 
     def unlisten(self, listening: Listening) -> None:
-        """End a subscription, also while the node is down."""
         if self.is_up:
             super().unlisten(listening)
         else:
@@ -285,7 +256,6 @@ class Station(NodeLink):
 
     @property
     def subscriptions(self) -> "list[ListenedSubscription]":
-        """The subscriptions of its programs, with how many events each got."""
         return list(self._listened.values())
 
     def _receive(self, event: Event, identifier: int | None) -> None:
@@ -309,7 +279,6 @@ class ListenedSubscription:
 
     @cached_property
     def text(self) -> str:
-        """The subscription as text."""
         return str(self.subscription)
 
 
@@ -359,13 +328,11 @@ class StationDriver:
         self._world = world
 
     def call(self, action: Callable[[int], R]) -> R:
-        """Call a function of the node with the reading of its clock."""
         if not self._station.is_up:
             raise self._world.down_error(self._station)
         return self._station.host.call(action)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Block in virtual time."""
         return self._world.wait_for(condition, timeout)
 
     def counters(self) -> Mapping[str, int]:
@@ -373,7 +340,6 @@ class StationDriver:
         return {}
 
     def close(self) -> None:
-        """Take the station off the bus when its final reports are sent."""
         self._world.remove(self._station)
 
 
@@ -387,7 +353,6 @@ class StationClock:
         self.wait_for: WaitFor | None = world.wait_for
 
     def time_ns(self) -> int:
-        """Return the bus's time in nanoseconds since 1970."""
         return self._station.bus_time(self._world.now_ns)
 
     def precision_ns(self) -> int | None:
@@ -395,7 +360,6 @@ class StationClock:
         return known_precision(self._station.precision_ns) if self._station.is_up else None
 
     def sleep(self, seconds: float) -> None:
-        """Block in virtual time."""
         self._world.wait_for(lambda: False, seconds)
 
     def call_at(self, time_ns: int, function: Callable[[], object]) -> "StationTimer":
@@ -414,7 +378,6 @@ class StationClock:
         return timer
 
     def close(self) -> None:
-        """Make no more calls."""
         self._is_closed = True
 
 
@@ -424,7 +387,6 @@ class StationTimer:
     is_cancelled = False
 
     def cancel(self) -> None:
-        """Do not make the call."""
         self.is_cancelled = True
 
 
@@ -444,7 +406,6 @@ class BusTimeGuardian(BusGuardian):
         self._station = station
 
     def earliest_start(self, frame: Frame, now: int) -> int:
-        """Return the first instant at which a frame may start."""
         if frame.id >> PRIORITY_SHIFT != Priority.HARD:
             return super().earliest_start(frame, now)
         start = super().earliest_start(frame, self._station.bus_time(now))

@@ -43,7 +43,6 @@ class StandIn(msgspec.Struct, frozen=True):
     filling: Mapping[str, Any]
 
     def make(self, number: int) -> Event:
-        """Return the event with a number."""
         made: Event = self.cls(**self.filling, number=number)
         return made
 
@@ -269,7 +268,6 @@ class SyntheticProgram:
 
     @property
     def others(self) -> list[ChannelSpec]:
-        """The channels that are not hard."""
         return [channel for channel in self._published if channel.qos_class != "hard"]
 
     def set_up(self, longest_ns: int) -> None:
@@ -354,7 +352,6 @@ class _Numbered:
         self._numbers = count()
 
     def next_event(self) -> Event:
-        """Return the event to publish next."""
         return self._stand_in.make(next(self._numbers) % self._range * self._step + self._first)
 
 

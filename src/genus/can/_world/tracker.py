@@ -11,7 +11,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from genus._spread import Spread
-from genus.bus import Hard, QoS, Soft
+from genus.bus import Hard, Soft
+from genus.bus.types import QoS
 from genus.can._node.problems import (
     DeadlineMissed,
     DeliveryProblem,
@@ -51,7 +52,6 @@ class Window(msgspec.Struct):
     end_ns: int = 1 << 63
 
     def holds(self, start_ns: int, deadline_ns: int) -> bool:
-        """Return whether a slot lies within."""
         return self.begin_ns <= start_ns and deadline_ns <= self.end_ns
 
 
@@ -72,8 +72,6 @@ class EventRecord(NamedTuple):
 
 
 class _Flight(msgspec.Struct, eq=False, gc=False):
-    """State: one event."""
-
     event: Event
     key: Key
     node: str
@@ -282,11 +280,9 @@ class ChannelTracker:
         self.late += abs(lateness) > self.slot.gap_ns // 2
 
     def knows(self, key: Key) -> bool:
-        """Return whether an event like this was sent."""
         return key in self._finished
 
     def subscriber_informed(self, subscriber: str, trouble: EventMissing | EventsLost) -> None:
-        """A subscriber got a trouble."""
         if isinstance(trouble, EventMissing):
             self.alarms[subscriber] += 1
         else:

@@ -55,7 +55,6 @@ CLOSING_STEP_NS, CLOSING_STEPS = 10_000_000, 100
 
 
 def uid_of(number: int) -> int:
-    """Return the uid of the station with a number."""
     return number << 32 | 0x47454E
 
 

@@ -11,7 +11,7 @@
 #define HALF_SPEED (-500000000)
 #define ROUNDING_NS 2
 #define SILENT_SYNCS 3U
-#define SILENCE 3 /* periods; see docs/can-time.md */
+#define SILENCE 3 /* periods; see docs/wire.md */
 #define HANDOVER 5
 #define UNCERTAINTY 8
 /* An age beyond this does not change a bound that is used, and products stay within 64 bits. */

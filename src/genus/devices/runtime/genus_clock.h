@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Global time at a node that follows the time service (docs/can-time.md), with a bound on its
+/* Global time at a node that follows the time service (docs/wire.md), with a bound on its
  * error.
  *
  * It is the clock model of the Python node in integer arithmetic, bit for bit: the same lines,

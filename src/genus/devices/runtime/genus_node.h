@@ -159,7 +159,7 @@ typedef struct {
     /* What a publisher or subscriber has to know; may be NULL. */
     void (*on_notice)(void *context, const genus_notice *notice);
 #if GENUS_WITH_LATE
-    /* The broker's answer to a question for a class (docs/can-protocols.md); may be NULL: none is
+    /* The broker's answer to a question for a class (docs/wire.md); may be NULL: none is
      * asked. */
     void (*on_class)(void *context, const uint8_t *answer, uint16_t size);
 #endif

@@ -51,7 +51,7 @@ from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, 
 from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.model import ChoiceType
+from genus.model.types import ChoiceType
 
 FRAMES_AT_ONCE = 1 << 18
 """How many frames are decoded together; with fewer, each of very many messages would have only a few frames."""

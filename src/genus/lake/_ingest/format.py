@@ -12,9 +12,10 @@ from typing import Literal, Protocol, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from genus.catalog import Catalog, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import TypeEntry
 from genus.lake._tables.columns import attribute_schema
-from genus.model import Vector
+from genus.model.types import Vector
 
 Unknown: TypeAlias = Literal["dead", "pass"]
 """What to do with frames that the DBC file does not have: make them dead letters, or skip them."""

@@ -50,17 +50,9 @@ from genus.lake._ingest.values import CastColumn, read_values, valid_rows
 from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, stored_type
 from genus.lake._tables.files import open_input
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.model import (
-    Attribute,
-    AttributeType,
-    ChoiceType,
-    DurationType,
-    Int64,
-    IntType,
-    OpaqueType,
-    TimeType,
-)
+from genus.model import Int64
 from genus.model.internal import decoder_annotation, int_range
+from genus.model.types import Attribute, AttributeType, ChoiceType, DurationType, IntType, OpaqueType, TimeType
 from genus.records.internal import ValueFormat
 
 RUN = 10_000

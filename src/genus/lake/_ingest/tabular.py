@@ -32,9 +32,10 @@ from genus.lake._ingest.values import (
 from genus.lake._tables.columns import INSTANT, OWN_SCHEMA
 from genus.lake._tables.files import open_input
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.model import TimeType
-from genus.records import Mapping, Rejected
+from genus.model.types import TimeType
+from genus.records import Mapping
 from genus.records.internal import FieldPlan, MappedReader, RecordValues, column_name, read_constant
+from genus.records.types import Rejected
 
 Positions: TypeAlias = npt.NDArray[np.int64]
 Table: TypeAlias = dict[str, pa.Array]

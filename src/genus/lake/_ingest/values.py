@@ -19,7 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, stored_type
-from genus.model import (
+from genus.model import micros_of_duration, micros_of_time
+from genus.model.internal import INT64_MAX, INT64_MIN, int_range
+from genus.model.types import (
     AttributeType,
     BoolType,
     BytesType,
@@ -30,10 +32,7 @@ from genus.model import (
     OpaqueType,
     TextType,
     TimeType,
-    micros_of_duration,
-    micros_of_time,
 )
-from genus.model.internal import INT64_MAX, INT64_MIN, int_range
 from genus.records.internal import ERRORS, EXACT, ISO, NON_FINITE, TEXT, UNITS, ValueFormat, value_reader
 
 FEW = 64

@@ -16,8 +16,8 @@ import pyarrow as pa
 import genus.filters.internal as x
 from genus.filters import Subscription
 from genus.lake._query.templates import Templates, key_type
-from genus.model import Attribute, AttributeType
 from genus.model.internal import INT64_MIN
+from genus.model.types import Attribute, AttributeType
 from genus.targets.internal import (
     Choices,
     Codes,

@@ -30,7 +30,7 @@ from genus.lake._query.number_tables import (
 )
 from genus.lake._query.shape_match import Groups
 from genus.lake._query.templates import EventColumns, Values, key_type
-from genus.model import Attribute
+from genus.model.types import Attribute
 
 Item = TypeVar("Item")
 Method: TypeAlias = Literal["shape", "equal", "range"]

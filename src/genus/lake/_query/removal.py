@@ -40,8 +40,9 @@ from genus.lake._tables.shapes import Shape
 from genus.lake._tables.spark_store import SparkStore, with_contents_of
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import commit_of, draft_of
-from genus.model import Span, Vector, duration, micros_of_time
+from genus.model import Span, duration, micros_of_time
 from genus.model.internal import hidden_names
+from genus.model.types import Vector
 from genus.targets import spark as target
 
 ProgressHandler: TypeAlias = Callable[[int, int], object]

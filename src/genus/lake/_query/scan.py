@@ -20,8 +20,8 @@ from genus.lake._query.zones import ABSENT, ANY, TRUE, Values, outcomes
 from genus.lake._tables.columns import OWN_SCHEMA
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import BATCH, CODE, DAY, TAG, TYPE
-from genus.model import Vector
 from genus.model.internal import hidden_names
+from genus.model.types import Vector
 from genus.targets import arrow
 from genus.targets.internal import constant
 

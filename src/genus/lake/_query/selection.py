@@ -15,16 +15,19 @@ from functools import cache
 from typing import NamedTuple, TypeAlias
 
 import genus.filters.internal as x
-from genus.catalog import Catalog, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import TypeEntry
 from genus.errors import LakeError
-from genus.filters import DURATION_UNITS, Subscription
+from genus.filters import Subscription
+from genus.filters.internal import DURATION_UNITS
 from genus.lake._query.zones import ABSENT, PRESENT, TRUE, Values, outcomes
 from genus.lake._tables.commits import Part
 from genus.lake._tables.lake_catalog import attribute_names, family_name, matching_types
 from genus.lake._tables.names import DAY, OWN_COLUMNS, find_case_twins
 from genus.lake._tables.state import LedgerState
-from genus.model import Attribute, Event, Vector, attributes, is_event_type
+from genus.model import Event, attributes, is_event_type
 from genus.model.internal import hidden_names
+from genus.model.types import Attribute, Vector
 
 ADDED = (*OWN_COLUMNS, DAY)
 """The columns that Genus adds, which come last."""

@@ -24,9 +24,10 @@ from genus.catalog import Catalog
 from genus.lake._query.number_tables import Ints, Numbers, expand_runs
 from genus.lake._tables.lake_catalog import exact_name
 from genus.lake._tables.shapes import Shape
-from genus.model import Vector, name_of
+from genus.model import name_of
 from genus.model import vector as vector_of
 from genus.model.internal import INT64_MAX, hidden_names
+from genus.model.types import Vector
 from genus.targets.internal import Profile
 
 Flags: TypeAlias = npt.NDArray[np.bool_]

@@ -14,7 +14,8 @@ from pyspark.sql.types import TimestampType
 
 from genus.catalog import Catalog
 from genus.errors import GenusError, LakeError, SubscriptionError
-from genus.filters import AllOf, Subscription, read_subscriptions
+from genus.filters import Subscription, read_subscriptions
+from genus.filters.types import AllOf
 from genus.lake._jobs import job_description
 from genus.lake._tables.lake_catalog import SubscriptionResolver
 from genus.lake._tables.lake_tables import LakeTables

@@ -20,7 +20,16 @@ import pyarrow.compute as pc
 import genus.filters.internal as x
 from genus.filters.internal import format_expression, type_of
 from genus.lake._query.number_tables import Ints, Matches, Numbers, sort_codes
-from genus.model import Attribute, AttributeType, BytesType, ChoiceType, FloatType, OpaqueType, TextType, TimeType
+from genus.model.types import (
+    Attribute,
+    AttributeType,
+    BytesType,
+    ChoiceType,
+    FloatType,
+    OpaqueType,
+    TextType,
+    TimeType,
+)
 from genus.targets.arrow import ArrowCompiler, Columns, Datum, Step, computed_type, constant_of, is_hidden_column
 from genus.targets.internal import Parameter, take_constants
 

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import genus.filters.internal as x
 from genus.filters.internal import COMPARE, OPPOSITE, as_test, needed_attributes
-from genus.model import FloatType, micros_of_duration, micros_of_time
+from genus.model import micros_of_duration, micros_of_time
+from genus.model.types import FloatType
 
 FALSE, UNKNOWN, TRUE = 1, 2, 4
 EVERY = FALSE | UNKNOWN | TRUE

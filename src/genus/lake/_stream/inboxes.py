@@ -41,7 +41,8 @@ from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, EVENT_ID, SUBSCRIBE
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
-from genus.model import Span, Vector, seconds
+from genus.model import Span, seconds
+from genus.model.types import Vector
 
 INBOXES, BACKFILLED = "inboxes", "backfilled"
 """The folder of the tables, and the note with the keys of the entries that have got earlier events."""

@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from genus.lake._tables.names import CODE, INGESTED, POSITION, RECORDED, SHAPE, SOURCE, TAG, TYPE
-from genus.model import AttributeType, DurationType, Vector, micros_of_time
+from genus.model import micros_of_time
+from genus.model.types import AttributeType, DurationType, Vector
 from genus.targets import arrow
 
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -54,7 +55,7 @@ _SIGNED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int6
 def stored_type(type_: AttributeType) -> pa.DataType:
     """Return the Arrow type of an attribute's column.
 
-    >>> from genus.model import IntType
+    >>> from genus.model.types import IntType
     >>> stored_type(IntType(16, signed=False))
     DataType(int32)
     """

@@ -13,15 +13,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from genus.catalog import Catalog, RegistrationResult, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import RegistrationResult, TypeEntry
 from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError, SubscriptionError
-from genus.filters import AllOf, AttributeRef, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild, report_never, why_never
+from genus.filters.types import AllOf, AttributeRef
 from genus.lake._tables.file_systems import FileSystem, ObjectFileSystem
 from genus.lake._tables.files import file_error, local_path
 from genus.lake._tables.names import check_column_names
 from genus.lake._tables.shapes import Shape
-from genus.model import ChoiceType, attributes, name_of, pure_kind, vector
+from genus.model import attributes, name_of, pure_kind, vector
+from genus.model.types import ChoiceType
 
 CATALOG_FILE = "catalog.json"
 _WORDS = re.compile(r"[^\W\d][\w.]*")

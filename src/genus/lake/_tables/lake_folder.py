@@ -11,10 +11,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from genus.catalog import Catalog, RegistrationResult
+from genus.catalog import Catalog
+from genus.catalog.types import RegistrationResult
 from genus.errors import LakeDamaged, LakeError
-from genus.filters import AllOf, AttributeNames, Predicate, Subscription, Term
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf, AttributeNames, Predicate, Term
 from genus.lake._tables.backup import BackupResult, copy_store
 from genus.lake._tables.commits import Commit, Kind, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import CatalogFile, SubscriptionResolver

@@ -23,7 +23,7 @@ from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.names import BATCH, COMMIT, DAY, DEAD, DEAD_LETTERS, POSITION, SOURCE, TYPE, table_folder
 from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.store import commit_of
-from genus.model import DurationType, Vector
+from genus.model.types import DurationType, Vector
 from genus.targets.internal import micros
 
 _VERSION = "_version"

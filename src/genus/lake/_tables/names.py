@@ -6,7 +6,8 @@ A module of its own, because questions that the ledger alone answers need no pya
 from collections.abc import Iterable
 
 from genus.errors import LakeError
-from genus.model import Event, Vector, attributes
+from genus.model import Event, attributes
+from genus.model.types import Vector
 
 TABLES, DEAD = "tables", "dead"
 """Folders of a lake: event tables, one folder per family, and dead letters."""

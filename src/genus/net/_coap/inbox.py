@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from genus.bus import ProblemHandler, Publisher
+from genus.bus import Publisher
+from genus.bus.types import ProblemHandler
 from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any, TypeVar
 
-from genus.bus import BestEffort, Delivery, Hard, Keep, Link, ProblemHandler, QoS, Soft
+from genus.bus import BestEffort, Hard, Link, Soft
+from genus.bus.types import Delivery, Keep, ProblemHandler, QoS
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, GenusError
 from genus.filters import Subscription

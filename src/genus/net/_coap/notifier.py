@@ -11,8 +11,9 @@ import msgspec
 from aiocoap.numbers import codes
 
 from genus.errors import GenusError
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event
 from genus.net._coap.endpoint import Endpoint
 from genus.net._coap.inbox import Inbox

@@ -24,23 +24,7 @@ import msgspec
 from genus.bus.internal import Rejected, UnreadValues
 from genus.catalog import Catalog
 from genus.errors import EventError
-from genus.model import (
-    Attribute,
-    BoolType,
-    BytesType,
-    ChoiceType,
-    DurationType,
-    Event,
-    FloatType,
-    IntType,
-    OpaqueType,
-    TextType,
-    TimeType,
-    attributes,
-    micros_of_duration,
-    micros_of_time,
-    name_of,
-)
+from genus.model import Event, attributes, micros_of_duration, micros_of_time, name_of
 from genus.model.internal import (
     describe_invalid,
     encodable_value,
@@ -48,6 +32,18 @@ from genus.model.internal import (
     plain_value,
     unread_types,
     unread_values,
+)
+from genus.model.types import (
+    Attribute,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    DurationType,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    TimeType,
 )
 from genus.net._coap.wire import Unreadable, write_cbor
 from genus.net._envelope import Origin

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 
 from genus._toml import TomlTable
-from genus.bus import QoS, open_bus, parse_qos
+from genus.bus import open_bus, parse_qos
+from genus.bus.types import QoS
 from genus.catalog import types_in
 from genus.codes import load_module
 from genus.errors import BusError, GenusError, SpanError, did_you_mean

@@ -11,7 +11,8 @@ from functools import partial
 
 import msgspec
 
-from genus.bus import Bus, QoS, Timer
+from genus.bus import Bus
+from genus.bus.types import QoS, Timer
 from genus.errors import BusError, GenusError, Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of

@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from genus.bus import Bus, EventChannel, QoS
+from genus.bus import Bus, EventChannel
+from genus.bus.types import QoS
 from genus.errors import GenusError, Reasons
 from genus.model import Event, name_of
 from genus.net._gateway.spool import Spool

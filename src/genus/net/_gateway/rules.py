@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from genus.errors import BusError, SubscriptionError
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Span, is_event_type, nanoseconds, seconds
 from genus.net._link.dedup import line_of
 from genus.net._relay import Arrival

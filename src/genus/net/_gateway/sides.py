@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from genus.bus import Bus, EventChannel, Link, Listener
 from genus.bus.internal import end_nothing
 from genus.errors import BusError
-from genus.filters import AllOf, Subscription
+from genus.filters import Subscription
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event
 from genus.net._envelope import NUMBERS, Origin, new_uid
 from genus.net._gateway.interest import AnyOf, merged

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import msgspec
 
-from genus.bus import Recorded
 from genus.bus.internal import FORMAT, EventDecoder, Frame, FrameFormat, encode_event, frames_in
+from genus.bus.types import Recorded
 from genus.catalog.internal import digest_of, state_type
 from genus.errors import BusError
 from genus.net._envelope import Origin

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.net._mailbox import Call, Mailbox
 from genus.net._problems import ReceiverFailures
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Final
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.net._options import RECEIVE_OVERFLOW, SEND_OVERFLOW, NetOptions, read_options, whole
 
 CAPACITY: Final = 10_000

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.errors import BusError, EventError, QueueFull
 from genus.net._ipc.frames import HEAD, KEPT, MAX_ENVELOPE, MAX_PAYLOAD, MAX_TEXT, PACKET
 from genus.net._ipc.peer import Peer

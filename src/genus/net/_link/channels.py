@@ -7,7 +7,8 @@ from typing import Any, NoReturn, TypeAlias
 
 import msgspec
 
-from genus.bus import Hard, Keep, ProblemHandler, Publisher, QoS, Soft
+from genus.bus import Hard, Publisher, Soft
+from genus.bus.types import Keep, ProblemHandler, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of, nanoseconds
 from genus.net._envelope import SOFT_TIMES

@@ -20,8 +20,9 @@ from genus.net._link.incoming import Counts
 from genus.net._link.outgoing import Batch
 from genus.net._relay import Arrival
 from genus.net._transport import EchoingTransport, Sender, Sending, Transport
-from genus.records import ForeignTopics, Message, Rejected
+from genus.records import ForeignTopics, Message
 from genus.records import Mapping as RecordMapping
+from genus.records.types import Rejected
 from genus.targets.topics import MQTT, Dialect
 
 MAX_IDS = 10_000

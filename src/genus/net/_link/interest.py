@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from genus.errors import GenusError, Reasons
-from genus.filters import AllOf, Subscription, parse_again
+from genus.filters import Subscription, parse_again
 from genus.filters.internal import rebuild
+from genus.filters.types import AllOf
 from genus.model import Event, Kind, is_event_type, pure_kind
 from genus.net._envelope import MAX_HOPS
 from genus.net._link.control import MAX_TEXT, control_key, decode_text, encode_text, is_uid

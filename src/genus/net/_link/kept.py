@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable
 
-from genus.bus import Keep
+from genus.bus.types import Keep
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net._link.patterns import Patterns

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Protocol
 
-from genus.bus import ProblemHandler
+from genus.bus.types import ProblemHandler
 from genus.errors import Reasons
 from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.foreign import ForeignLoss

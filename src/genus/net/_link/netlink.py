@@ -16,7 +16,8 @@ from weakref import WeakSet
 
 import msgspec
 
-from genus.bus import BestEffort, Capabilities, Delivery, Keep, Link, ProblemHandler, QoS, Soft, format_qos
+from genus.bus import BestEffort, Capabilities, Link, Soft, format_qos
+from genus.bus.types import Delivery, Keep, ProblemHandler, QoS
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from genus.bus import Keep
+from genus.bus.types import Keep
 from genus.errors import EventError
 from genus.model import Event, Kind, is_event_type, is_type, name_of
 from genus.net._cloudevents import STRUCTURED

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from genus.bus import ProblemHandler
+from genus.bus.types import ProblemHandler
 from genus.filters import Subscription
 from genus.net._link.control import LAST, ROOT
 from genus.net._transport import Transport

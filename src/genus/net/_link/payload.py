@@ -23,8 +23,8 @@ from genus.model.internal import (
     with_unread,
 )
 from genus.net._cloudevents import CloudEvent, CloudEventReader, values_in
-from genus.records import Rejected as CloudRejected
 from genus.records.internal import decode_json
+from genus.records.types import Rejected as CloudRejected
 
 _encode = msgspec.msgpack.Encoder(enc_hook=encodable_value).encode
 _split = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode

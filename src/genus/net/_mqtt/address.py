@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.errors import BusError
 from genus.model import nanoseconds
 from genus.net._options import (

@@ -22,7 +22,7 @@ from contextlib import suppress
 from random import Random
 from typing import Final
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.errors import BusError, QueueFull
 from genus.net._mqtt.address import CONNECT_S, Endpoint, reason_of
 from genus.net._mqtt.machine import SECOND, ClientMachine

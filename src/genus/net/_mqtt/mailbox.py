@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from genus.bus import Overflow
+from genus.bus.types import Overflow
 from genus.errors import BusError
 from genus.net._mailbox import Mailbox
 from genus.net._mqtt.wire import Message

@@ -18,8 +18,9 @@ from genus.net._sparkplug.payload import (
     encode_payload,
     read_value,
 )
-from genus.records import ForeignTopics, Message, Rejected
+from genus.records import ForeignTopics, Message
 from genus.records.internal import WrittenFields
+from genus.records.types import Rejected
 
 
 class Edge:

@@ -24,8 +24,9 @@ from genus.net._sparkplug.payload import (
     read_value,
     wire_value,
 )
-from genus.records import ForeignTopics, Message, Rejected
+from genus.records import ForeignTopics, Message
 from genus.records.internal import WrittenFields
+from genus.records.types import Rejected
 
 NAMESPACE = "spBv1.0"
 REBIRTH, BD_SEQ = "Node Control/Rebirth", "bdSeq"

@@ -11,18 +11,9 @@ from typing import Any, NamedTuple
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message, message_factory
 
-from genus.model import (
-    Attribute,
-    BoolType,
-    BytesType,
-    ChoiceType,
-    DurationType,
-    FloatType,
-    IntType,
-    TimeType,
-)
-from genus.records import Rejected
+from genus.model.types import Attribute, BoolType, BytesType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.records.internal import BASE64, ISO, MAX_SIZE, UNITS, ValueFormat
+from genus.records.types import Rejected
 
 _MESSAGES = {
     "PropertyValue": "type:1:uint32 string_value:8:bytes",

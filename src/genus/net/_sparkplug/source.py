@@ -20,8 +20,9 @@ from genus.net._mqtt.transport import MqttTransport
 from genus.net._sparkplug.edge import Edge
 from genus.net._sparkplug.host import NAMESPACE, Host
 from genus.net._transport import Sender, Sending
-from genus.records import ForeignTopics, Mapping, Message, Rejected
+from genus.records import ForeignTopics, Mapping, Message
 from genus.records.internal import SPARKPLUG, decode_json
+from genus.records.types import Rejected
 
 _READ = {True: ("CMD",), False: ("DATA", "BIRTH", "DEATH")}
 _WRITTEN = {True: ("DATA",), False: ("CMD",)}

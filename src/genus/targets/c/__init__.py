@@ -9,8 +9,9 @@ import msgspec
 
 import genus.filters.internal as x
 from genus.catalog import Catalog
-from genus.filters import AllOf, Subscription, conjuncts
-from genus.filters.internal import rebuild
+from genus.filters import Subscription
+from genus.filters.internal import conjuncts, rebuild
+from genus.filters.types import AllOf
 from genus.targets._conformance import registered_types
 from genus.targets.c._compiler import CCompiler, Constants, Member, NotOnDevice
 from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, present

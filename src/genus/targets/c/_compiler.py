@@ -14,17 +14,9 @@ import msgspec
 
 import genus.filters.internal as x
 from genus.filters.internal import DIVISIONS, OPPOSITE, evaluate, evaluate_value, normalize, read_pattern, type_of
-from genus.model import (
-    AttributeType,
-    BoolType,
-    BytesType,
-    ChoiceType,
-    Event,
-    FloatType,
-    IntType,
-    TextType,
-)
+from genus.model import Event
 from genus.model.internal import int_range
+from genus.model.types import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
 from genus.targets._compiler import Compiler
 from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, any_of_these, opposite, present, test
 from genus.targets.c._intervals import (

@@ -7,9 +7,10 @@ import msgspec
 
 from genus.catalog import Catalog
 from genus.errors import SubscriptionError
-from genus.filters import AttributeRef, Subscription
-from genus.model import OpaqueType, Vector
+from genus.filters import Subscription
+from genus.filters.types import AttributeRef
 from genus.model.internal import hidden_names
+from genus.model.types import OpaqueType, Vector
 from genus.targets.c._compiler import Member
 from genus.targets.c._names import c_name
 

@@ -16,8 +16,9 @@ import msgspec
 import genus.filters.internal as x
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.filters import AllOf, Subscription, conjuncts
-from genus.filters.internal import rebuild
+from genus.filters import Subscription
+from genus.filters.internal import conjuncts, rebuild
+from genus.filters.types import AllOf
 from genus.model import Event, is_event_type, pure_kind
 from genus.model.internal import RETYPABLE
 from genus.targets._compiler import OPERATORS, Compiler

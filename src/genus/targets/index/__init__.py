@@ -21,9 +21,11 @@ except ImportError as missing:
     raise missing_extra("the subscription index needs numpy", "index") from missing
 
 from genus.errors import SubscriptionError
-from genus.filters import And, Predicate, Subscription, this
+from genus.filters import Subscription, this
 from genus.filters.internal import WRONG_VALUE, raise_event_error, rebuild
-from genus.model import Event, FloatType, name_of, pure_kind, vector
+from genus.filters.types import And, Predicate
+from genus.model import Event, name_of, pure_kind, vector
+from genus.model.types import FloatType
 from genus.targets._decompose import Profile
 from genus.targets._intervals import Floats, Interval, key_float
 from genus.targets.index._bitmaps import float_keys

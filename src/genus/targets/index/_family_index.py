@@ -19,8 +19,9 @@ import numpy as np
 
 import genus.filters.internal as x
 from genus.filters import Subscription
-from genus.model import AttributeType, BytesType, Event, OpaqueType, TextType, attributes
+from genus.model import Event, attributes
 from genus.model.internal import retyped_attributes
+from genus.model.types import AttributeType, BytesType, OpaqueType, TextType
 from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
 from genus.targets.index._bitmaps import Keys, Slots

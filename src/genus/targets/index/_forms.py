@@ -23,21 +23,19 @@ from genus.filters.internal import (
     round_to_float32,
     type_of,
 )
-from genus.model import (
+from genus.model import Event, micros_of_duration, micros_of_time
+from genus.model.internal import INT64_MAX, INT64_MIN, RETYPABLE
+from genus.model.types import (
     AttributeType,
     BoolType,
     BytesType,
     ChoiceType,
     DurationType,
-    Event,
     FloatType,
     IntType,
     TextType,
     TimeType,
-    micros_of_duration,
-    micros_of_time,
 )
-from genus.model.internal import INT64_MAX, INT64_MIN, RETYPABLE
 from genus.targets._decompose import MAX_OPTIONS, Parameter, take_constants
 from genus.targets._floor_division import floor_division
 from genus.targets.index._columns import CodedColumn, Flags, NumberColumn, passes

@@ -18,9 +18,11 @@ except ImportError as missing:
 
 import genus.filters.internal as x
 from genus.errors import SubscriptionError
-from genus.filters import Subscription, conjuncts
-from genus.model import TextType, name_of
+from genus.filters import Subscription
+from genus.filters.internal import conjuncts
+from genus.model import name_of
 from genus.model.internal import RETYPABLE
+from genus.model.types import TextType
 from genus.targets._compiler import TYPE_COLUMN
 from genus.targets.spark._compiler import SparkCompiler, all_of_these, reaches_files
 

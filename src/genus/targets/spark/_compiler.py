@@ -23,8 +23,8 @@ from pyspark.sql import Column
 
 import genus.filters.internal as x
 from genus.filters.internal import OPPOSITE, as_test, normalize, read_pattern, round_to_float32, type_of
-from genus.model import AttributeType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.model.internal import int_range
+from genus.model.types import AttributeType, ChoiceType, DurationType, FloatType, IntType, TimeType
 from genus.targets._compiler import Compiler
 from genus.targets.spark._arithmetic import (
     aggregate_steps,

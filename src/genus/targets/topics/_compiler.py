@@ -12,7 +12,8 @@ from typing import ClassVar, NamedTuple
 import msgspec
 
 import genus.filters.internal as x
-from genus.catalog import Catalog, TypeEntry
+from genus.catalog import Catalog
+from genus.catalog.types import TypeEntry
 from genus.filters import Subscription
 from genus.model import Event, name_of
 from genus.targets._conformance import declared_tagged, declared_types, registered_tagged, registered_types

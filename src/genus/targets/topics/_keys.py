@@ -13,7 +13,8 @@ from itertools import product, takewhile
 import msgspec
 
 from genus.catalog.internal import presence_reader
-from genus.model import MAX_TAGGED, Event, attributes, name_of, parents, tagged_attributes, vector
+from genus.model import Event, attributes, name_of, parents, tagged_attributes, vector
+from genus.model.internal import MAX_TAGGED
 from genus.targets.topics._dialect import ZENOH, Dialect
 
 REALM = "genus"

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from genus import Catalog, Event
-from genus.bus import QoS
+from genus.bus.types import QoS
 from genus.can import BusSpec, ChannelSpec, PayloadCodec, System, Timing, plan
 from genus.can.types import Plan, QosName
 from genus.errors import PlanError

@@ -1,42 +1,25 @@
-"""The sizes of codes: Table 1 and Figure 2 of "Types in Their Prime", for any hierarchy and for all schemes.
+"""Figure 2 of "Types in Their Prime": the bytes of the largest code of full balanced trees, per scheme.
 
-Figure 2's largest identifiers, of full balanced trees with up to 2.4 million vertices, need no tree: within a level
-all subtrees are alike, so the primes of a level follow from the level above.
+Trees of up to 2.4 million vertices need not be made: within a level all subtrees are alike, so the primes of a level
+follow from the level above. `nth_prime` counts in the sieve without making a list, so the two-millionth prime takes
+20 MB for a moment instead of 80 MB permanently. `python -m bench.balanced_trees --png FILE` prints and draws it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from math import lcm, prod
+from functools import cache
+from math import log, prod
 from pathlib import Path
 
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
 from genus._extras import install_command
-from genus.codes._encoding import code_size
-from genus.codes._prime_schemes import CompactPrimes, LinePrimes, OriginalPrimes
-from genus.codes._primes import nth_prime
-from genus.codes._scheme import Scheme
-from genus.errors import GenusError, HierarchyError
-
-
-@dataclass(frozen=True, slots=True)
-class CodeCost:
-    """A line of Table 1: the number and sizes of the codes that one scheme gives a hierarchy."""
-
-    scheme: str
-    vertices: int
-    primes: int
-    largest: int
-    mean_bytes: float
-    max_bytes: int
-    density_percent: float
-
-
-@dataclass(frozen=True, slots=True)
-class NotApplicable:
-    """A line of Table 1 for a scheme that cannot code the hierarchy, with the reason."""
-
-    scheme: str
-    reason: str
+from genus.codes import code_size
+from genus.codes._scheme import odd_sieve
+from genus.errors import GenusError
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,65 +32,34 @@ class TreeCodeSize:
     bytes: int
 
 
-def compare_schemes(hierarchy: Mapping[str, Sequence[str]]) -> list[CodeCost | NotApplicable]:
-    """Table 1 for a hierarchy (type -> parents): one line for each scheme.
+@cache
+def nth_prime(n: int) -> int:
+    """Return the n-th prime, counted from one.
 
-    >>> [line.largest for line in compare_schemes({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})]
-    [42, 10, 4, 4]
+    >>> nth_prime(1), nth_prime(8), nth_prime(100_000)
+    (2, 19, 1299709)
     """
-    return [
-        filled if isinstance(filled, NotApplicable) else measure_scheme(label, filled)
-        for label, filled in _fill_schemes(hierarchy).items()
-    ]
+    if n < 1:
+        raise ValueError(f"primes are counted from 1, not from {n}")
+    if n == 1:
+        return 2
+    return 2 * _nth_set(odd_sieve(_bound(n)), n - 1) + 1
 
 
-def assign_codes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, int] | NotApplicable]:
-    """Return the codes that each scheme gives a hierarchy (type -> parents), or why it gives none.
-
-    >>> assign_codes({"A": [], "B": ["A"], "C": ["B"]})["line"]
-    mappingproxy({'A': 1, 'B': 2, 'C': 4})
-    """
-    return {
-        label: filled if isinstance(filled, NotApplicable) else filled.codes
-        for label, filled in _fill_schemes(hierarchy).items()
-    }
+def _bound(n: int) -> int:
+    """Return an even number above the n-th prime (Rosser and Schoenfeld, 1962)."""
+    return 2 * int(n * (log(n) + log(log(n))) / 2 + 1) if n >= 6 else 14
 
 
-def _fill_schemes(hierarchy: Mapping[str, Sequence[str]]) -> dict[str, Scheme | NotApplicable]:
-    """Return all schemes with the hierarchy in them; one root has the code 1 where the scheme allows it."""
-    rooted = sum(not parents for parents in hierarchy.values()) == 1
-    schemes: dict[str, Scheme] = {
-        "original": OriginalPrimes(),
-        "compact": CompactPrimes(rooted=rooted),
-        "line": LinePrimes(rooted=rooted),
-        "line, any join": LinePrimes(rooted=rooted, joins="any"),
-    }
-    return {label: _fill(label, scheme, hierarchy) for label, scheme in schemes.items()}
-
-
-def _fill(label: str, scheme: Scheme, hierarchy: Mapping[str, Sequence[str]]) -> Scheme | NotApplicable:
-    try:
-        scheme.add_all(hierarchy)
-    except HierarchyError:
-        if any(len(parents) > 1 for parents in hierarchy.values()):
-            return NotApplicable(label, "several parents")
-        raise
-    return scheme
-
-
-def measure_scheme(label: str, scheme: Scheme) -> CodeCost:
-    """Return the line of Table 1 for a scheme that has its types already."""
-    codes = scheme.codes.values()
-    sizes = [code_size(code) for code in codes]
-    largest = max(codes)
-    density = float(Fraction(100 * len(sizes), largest))
-    return CodeCost(label, len(sizes), len(_own_factors(scheme)), largest, sum(sizes) / len(sizes), max(sizes), density)
-
-
-def _own_factors(scheme: Scheme) -> set[int]:
-    codes = scheme.codes
-    factors = (entry.code // lcm(*(codes[parent] for parent in entry.parents)) for entry in scheme.entries)
-    return {factor for factor in factors if factor > 1}
+def _nth_set(flags: bytearray, n: int) -> int:
+    """Return the position of the n-th set byte: whole chunks are counted, only the last is searched."""
+    start, chunk = 0, 1 << 12
+    while (inside := flags.count(1, start, start + chunk)) < n:
+        n -= inside
+        start += chunk
+    for _ in range(n):
+        start = flags.index(1, start) + 1
+    return start - 1
 
 
 def largest_original(levels: int, children: int) -> int:
@@ -204,3 +156,37 @@ def draw_balanced_trees(cells: Sequence[TreeCodeSize], path: Path) -> None:
 
 def _mean(values: Sequence[int]) -> float:
     return sum(values) / len(values)
+
+
+def _grid(scheme: str, cells: Sequence[TreeCodeSize]) -> Table:
+    mean = sum(cell.bytes for cell in cells) / len(cells)
+    table = Table(
+        title=f"{scheme}: bytes of the largest code by children and levels, mean {mean:.2f}",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+    )
+    levels = sorted({cell.levels for cell in cells})
+    table.add_column("children")
+    for level in levels:
+        table.add_column(str(level), justify="right")
+    for width in sorted({cell.children for cell in cells}):
+        row = {cell.levels: cell.bytes for cell in cells if cell.children == width}
+        table.add_row(str(width), *(str(row[level]) for level in levels))
+    return table
+
+
+@click.command()
+@click.option("--png", type=click.Path(dir_okay=False, path_type=Path), help="Also draw it to this file.")
+def figure_2(png: Path | None) -> None:
+    """Print the bytes of the largest code of full balanced trees of up to 8 levels and 8 children."""
+    cells = measure_balanced_trees()
+    for scheme in MAX_CODES:
+        Console().print(_grid(scheme, [cell for cell in cells if cell.scheme == scheme]))
+    if png:
+        draw_balanced_trees(cells, png)
+
+
+if __name__ == "__main__":
+    figure_2()

@@ -1,4 +1,6 @@
-"""What codes save on CoAP: table 2 of "Types in Their Prime" (its section 4.2), requests, discovery, super-resources.
+"""What codes save on CoAP: table 2 of "Types in Their Prime" (4.2), requests, discovery, super-resources.
+
+`python -m bench.coap_paths examples/resources.txt` prints it for any list of resources.
 
 The paper counts the bytes of paths. In a request each segment has an option header too, a link of discovery has more
 than a path, and a long payload comes in blocks, each with a request of its own; so those are sized as messages.
@@ -6,9 +8,15 @@ than a path, and a long payload comes in blocks, each with a request of its own;
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-from genus.codes._coap_sizes import (
+import click
+from rich.console import Console
+from rich.table import Table
+
+from bench.coap_resources import ROOT, Resource, read_resources
+from bench.coap_sizes import (
+    BLOCK_SIZES,
     CBOR,
     LINK_FORMAT,
     URI_PATH,
@@ -19,10 +27,15 @@ from genus.codes._coap_sizes import (
     size_get,
     size_options,
 )
+from genus.cli._completion import complete_files
+from genus.cli._format import counted, plain_table, print_json
 from genus.codes._encoding import MAX_SEGMENT_BYTES, code_size, encode_path_segment
-from genus.codes._report import NotApplicable, assign_codes
-from genus.codes._resources import ROOT, Resource
+from genus.codes._prime_schemes import NotApplicable, assign_codes
 from genus.errors import HierarchyError, did_you_mean
+
+SCHEMES = {"original": "original", "compact": "compact", "line": "line", "any": "line, any join"}
+"""The words of `--scheme` and what the schemes are called in tables."""
+
 
 EXPERIMENTAL_OPTION = 65000
 """The first number for experiments (RFC 7252, 12.2): the paper's option for codes as numbers has none of its own."""
@@ -123,7 +136,7 @@ def measure_coap(
     Raises:
         HierarchyError: A path is unknown, nothing is below it, or the scheme cannot code the resources.
 
-    >>> from genus.codes import Resource
+    >>> from bench.coap_resources import Resource
     >>> a, b = Resource("/room"), Resource("/room/light", ("/room",))
     >>> [(cost.form, cost.bytes) for cost in measure_coap([a, b]).requests][:2]
     [('names', 16), ('decimal', 4)]
@@ -296,3 +309,117 @@ def _get(options: Sequence[Option], payload: int, content_format: int, settings:
 
 def _cost(way: str, traffic: Traffic) -> TrafficCost:
     return TrafficCost(way, traffic.datagrams, traffic.bytes)
+
+
+# -- the command -------------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("source", metavar="FILE_OR_MODULE", shell_complete=complete_files)
+@click.option(
+    "--scheme",
+    type=click.Choice(list(SCHEMES)),
+    default="line",
+    show_default=True,
+    help="Whose codes are in requests and links.",
+)
+@click.option("--only", multiple=True, metavar="PATH", help="The server has only what is at or below PATH; repeat it.")
+@click.option("--below", metavar="PATH", help="The super-resource to ask [that with most resources].")
+@click.option(
+    "--block",
+    type=click.Choice(list(map(str, BLOCK_SIZES))),
+    default="64",
+    show_default=True,
+    help="Bytes of a block.",
+)
+@click.option("--token", type=click.IntRange(0, 8), default=0, show_default=True, metavar="N", help="Bytes of a token.")
+@click.option(
+    "--value", type=click.IntRange(1), default=12, show_default=True, metavar="N", help="Bytes of a resource's value."
+)
+@click.option(
+    "--option",
+    type=click.IntRange(1, 65535),
+    default=CoapSettings().option,
+    show_default=True,
+    metavar="N",
+    help="The number of the option that has a code as a number.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+def coap_command(
+    source: str, scheme: str, only: tuple[str, ...], below: str | None, as_json: bool, block: str, **sizes: int
+) -> None:
+    """Show what codes save on CoAP.
+
+    They are in paths of resources, so requests, discovery and super-resources get shorter.
+
+    FILE_OR_MODULE has paths of resources, one a line (`/sensor/temp`; one that ends with / only collects those below
+    it), or is a CSV file with a column path or path_template, or anything that `genus codes` takes.
+
+    \b
+    python -m bench.coap_paths examples/resources.txt
+    python -m bench.coap_paths examples/resources.txt --only /climate --below /climate/air --block 32
+    """
+    settings = CoapSettings(block=int(block), **sizes)
+    report = measure_coap(read_resources(source), scheme=SCHEMES[scheme], only=only, below=below, settings=settings)
+    if as_json:
+        print_json({**asdict(report), "settings": asdict(settings)})
+    else:
+        _show_coap(source, report, settings)
+
+
+def _show_coap(source: str, report: CoapReport, settings: CoapSettings) -> None:
+    names = report.requests[0]
+    assert isinstance(report.paths[0], PathCost)
+    written, paths = report.paths[0], round(names.bytes / names.mean_bytes)
+    _print(
+        f"{counted(paths, 'path')} of {source}: {written.bytes:,} bytes as names, {written.mean_bytes:.2f} each",
+        _path_table(report.paths),
+    )
+    _print("Options that name the resource in a request", _request_table(report.requests))
+    found = f"Discovery of {counted(report.server, 'resource')} in blocks of {settings.block} bytes"
+    _print(found, _traffic_table(report.discovery))
+    if report.values:
+        got = f"{counted(report.held, 'value')} of {counted(settings.value, 'byte')} below {report.below}"
+        _print(got, _traffic_table(report.values))
+
+
+def _print(title: str, table: Table) -> None:
+    """Print a table below a title, which may be wider than the table."""
+    click.echo(title)
+    Console().print(table)
+
+
+def _path_table(costs: Sequence[PathCost | NotApplicable]) -> Table:
+    numbers = ("decimal", "mean", "saved", "uint", "mean", "saved")
+    table = plain_table("codes", *numbers, numbers=numbers)
+    by_form = {(cost.scheme, cost.form): cost for cost in costs if isinstance(cost, PathCost)}
+    for cost in costs:
+        if isinstance(cost, NotApplicable):
+            table.add_row(f"{cost.scheme}: n/a, {cost.reason}")
+        elif cost.form == "decimal":
+            table.add_row(cost.scheme, *_shown(cost), *_shown(by_form[cost.scheme, "uint"]))
+    return table
+
+
+def _shown(cost: PathCost) -> tuple[str, str, str]:
+    return f"{cost.bytes:,}", f"{cost.mean_bytes:.2f}", f"{cost.saved_percent:.0f}%"
+
+
+def _request_table(costs: Iterable[PathCost]) -> Table:
+    numbers = ("bytes", "mean", "saved")
+    table = plain_table("path", *numbers, numbers=numbers)
+    for cost in costs:
+        table.add_row(f"{cost.scheme} codes: {cost.form}" if cost.scheme else cost.form, *_shown(cost))
+    return table
+
+
+def _traffic_table(costs: Iterable[TrafficCost]) -> Table:
+    numbers = ("datagrams", "bytes")
+    table = plain_table("by", *numbers, numbers=numbers)
+    for cost in costs:
+        table.add_row(cost.way, f"{cost.datagrams:,}", f"{cost.bytes:,}")
+    return table
+
+
+if __name__ == "__main__":
+    coap_command()
