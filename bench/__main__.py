@@ -40,47 +40,22 @@ def _measure_dispatch(bench: Any) -> str:
     return str(bench.table(published))
 
 
-def _measure_routing(bench: Any) -> dict[str, str]:
-    found = bench.tables()
-    return {"routing": found.pop("attributes"), "events": found.pop("growth"), **found}
-
-
-DEVICE_TABLES = ("device_codes", "device_frames", "device_ratios", "device_growth")
 STEPS = (
     step("dispatch", "dispatch", _measure_dispatch),
-    step("filters", "filters"),
-    step("checks", "filters", lambda bench: bench.checks_table(bench.run_checks())),
-    step("creation", "filters", lambda bench: bench.creation_table(bench.run_creation())),
-    step("texts", "filters", lambda bench: bench.texts_table(bench.run_texts())),
     step("engine", "engine", lambda bench: bench.table()),  # about five minutes
-    step("index", "index"),  # about two minutes
-    step("codes", "codes", lambda bench: bench.table()),
-    step("figure", "codes", lambda bench: bench.figure_table()),
-    step("catalog", "growth", lambda bench: bench.catalog_table()),
-    step("code_times", "growth", lambda bench: bench.codes_table()),
-    Step(("code_growth",), "codes", lambda bench: {"code_growth": bench.growth_table()}, ("hierarchies",)),
-    step("subscriptions", "growth", lambda bench: bench.subscription_table()),
     step("simulator", "simulator"),
-    step("soft", "simulator", lambda bench: bench.soft_table()),
-    Step(("routing", "predicates", "events", "mixed", "reads"), "routing", _measure_routing),  # about eight minutes
+    Step(("routing", "predicates"), "routing", lambda bench: bench.tables()),  # about five minutes
     step("local_reader", "local_reader", lambda bench: bench.table()),
     step("ingest", "ingest"),
-    step("frames", "can_columns", lambda bench: bench.table()),
     step("logs", "can_logs", lambda bench: bench.table()),  # about three minutes
     step("streaming", "streaming"),
-    step("topics", "topics"),
     step("ipc", "ipc"),
-    step("zenoh", "zenoh", lambda bench: "\n\n".join(bench.tables().values())),
+    step("zenoh", "zenoh", lambda bench: bench.rates_table(bench.ROUNDS)),
     step("mqtt", "mqtt", lambda bench: bench.run() if which("mosquitto") else "mosquitto is not installed."),
     step("recordings", "recordings", lambda bench: bench.table()),
-    step("cloudevents", "cloudevents", lambda bench: bench.table()),
-    step("gateway", "gateway"),
-    Step(DEVICE_TABLES, "devices", lambda bench: bench.tables(), ("device_codes", "device_frames", "device_nanopb")),
+    Step(("device_frames",), "devices", lambda bench: bench.tables(), ("device_frames", "device_nanopb")),
     step("coap", "coap", lambda bench: bench.run()),
     step("studio", "studio", lambda bench: bench.table()),
-    step("plots", "plots", lambda bench: bench.table()),
-    step("ledger", "ledger"),  # about a minute
-    step("passages", "passages"),
     step("importing", "importing"),
 )
 

@@ -26,7 +26,7 @@ from genus.cli._events import TYPES, load_all
 from genus.cli._format import counted, plain_table, print_json
 from genus.errors import SubscriptionError
 from genus.filters import TypesByName, merge, read_subscriptions
-from genus.filters._subscription_file import Parse, check_text, read_lines, significant
+from genus.filters._subscription_lists import Parse, check_text, read_lines, significant
 from genus.filters.types import MergedSubscription
 from genus.model import name_of
 

@@ -168,15 +168,9 @@ def profile() -> str:
 def tables() -> dict[str, str]:
     """The parts for docs/benchmarks.md; where a tool is missing, which one."""
     try:
-        frames, ratios = frames_tables()
-        return {
-            "device_codes": codes_table(),
-            "device_frames": frames,
-            "device_ratios": ratios,
-            "device_growth": growth_table(),
-        }
+        return {"device_frames": frames_tables()[0]}
     except MissingTool as problem:
-        return dict.fromkeys(("device_codes", "device_frames", "device_ratios", "device_growth"), f"({problem})")
+        return {"device_frames": f"({problem})"}
 
 
 def _time(case: Case) -> str:

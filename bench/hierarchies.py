@@ -59,7 +59,7 @@ def one_goes_on(levels: int = 8, width: int = 458) -> Hierarchy:
 def least_mean_bytes(levels: int, width: int) -> float:
     """The least expected mean size that codes of `one_goes_on` can have in random order, by any scheme whatsoever.
 
-    docs/codes.md has the proof: each level multiplies the code of the type that goes on by an expected 2 to the mean of
+    docs/codes.md says why: each level multiplies the code of the type that goes on by an expected 2 to the mean of
     log2 over width different numbers from 2 on.
     """
     per_level = lgamma(width + 2) / log(2) / width

@@ -23,7 +23,7 @@ import msgspec
 
 from bench.timing import markdown
 from genus import Event, open_bus
-from genus.net._ipc.options import parse_address
+from genus.net._addresses import parse_ipc_address
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 
@@ -82,7 +82,7 @@ class BareTransport:
 
     def __init__(self, name: str) -> None:
         self.received = 0
-        self._transport = IpcTransport(*parse_address(name))
+        self._transport = IpcTransport(*parse_ipc_address(name))
         self._transport.open(self)
         self._transport.subscribe("received")
         self._put = self._transport.sender("readings/a", Sending()).put
@@ -164,7 +164,7 @@ class BareReceiver(BareTransport):
 
     def __init__(self, name: str) -> None:
         self._count = 0
-        self._transport = IpcTransport(*parse_address(f"{name}?receive_overflow=block"))
+        self._transport = IpcTransport(*parse_ipc_address(f"{name}?receive_overflow=block"))
         self._put = self._transport.sender("received", Sending()).put
         self._transport.open(self)
         self._transport.subscribe("readings/*")

@@ -8,7 +8,6 @@ are whole processes.
 """
 
 import argparse
-import resource
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import duckdb
 import msgspec
@@ -29,10 +28,9 @@ from genus.lake import LakeReader
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.lake._tables.columns import INSTANT
-from genus.lake._tables.commits import Part
+from genus.lake._tables.commits import Part, new_shapes
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.lake._tables.shapes import new_shapes
 from genus.lake._tables.store import Store
 from genus.model import name_of
 from genus.model._event import EventMeta
@@ -148,32 +146,17 @@ class Arena:
         return int(found.to_arrow_table().num_rows)
 
 
-class Spent(NamedTuple):
-    """Seconds of the clock, and of the processors, child processes included."""
-
-    clock: float
-    cpu: float
-
-
-def now() -> Spent:
-    """The present readings."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return Spent(time.perf_counter(), sum(each.ru_utime + each.ru_stime for each in used))
-
-
-def least(contestants: dict[str, Callable[[], int]], rounds: int) -> tuple[dict[str, Spent], int]:
+def least(contestants: dict[str, Callable[[], int]], rounds: int) -> tuple[dict[str, float], int]:
     """The least seconds of each contestant, which take turns, and the answer, which must be the same."""
-    spent: dict[str, list[Spent]] = {name: [] for name in contestants}
+    spent: dict[str, list[float]] = {name: [] for name in contestants}
     answers = set()
     for _ in range(rounds):
         for name, run in contestants.items():
-            start = now()
+            start = time.perf_counter()
             answers.add(run())
-            end = now()
-            spent[name].append(Spent(end.clock - start.clock, end.cpu - start.cpu))
+            spent[name].append(time.perf_counter() - start)
     assert len(answers) == 1, answers
-    best = {name: Spent(min(s.clock for s in each), min(s.cpu for s in each)) for name, each in spent.items()}
-    return best, answers.pop()
+    return {name: min(each) for name, each in spent.items()}, answers.pop()
 
 
 def processes(arena: Arena, text: str) -> dict[str, Callable[[], int]]:
@@ -207,17 +190,9 @@ def run(path: Path, rounds: int = ROUNDS) -> list[list[str]]:
     return rows
 
 
-def _row(title: str, answer: int, times: dict[str, Spent]) -> list[str]:
+def _row(title: str, answer: int, times: dict[str, float]) -> list[str]:
     genus, duck = times["genus"], times["duckdb"]
-    cpu = [f"{each.cpu:.3f} s" for each in (genus, duck)]
-    return [
-        title,
-        f"{answer:,}",
-        f"{genus.clock:.3f} s",
-        f"{duck.clock:.3f} s",
-        f"{genus.clock / duck.clock:.2f}",
-        *cpu,
-    ]
+    return [title, f"{answer:,}", f"{genus:.3f} s", f"{duck:.3f} s", f"{genus / duck:.2f}"]
 
 
 def table(events: int = 10_000_000, path: Path | None = None) -> str:
@@ -226,7 +201,7 @@ def table(events: int = 10_000_000, path: Path | None = None) -> str:
         lake = path or Path(folder) / "lake"
         if not lake.exists():
             make_lake(lake, events)
-        return markdown(["question", "answer", "genus", "DuckDB", "times", "genus, CPU", "DuckDB, CPU"], run(lake))
+        return markdown(["question", "answer", "genus", "DuckDB", "times"], run(lake))
 
 
 if __name__ == "__main__":

@@ -455,7 +455,7 @@ def run() -> str:
                 trips[name] = min(trips[name], round_trip(name, small))
             for name in large:
                 large[name] = min(large[name], measure_large(name, small))
-    head = ["client", *(cell for case in CASES for cell in (case, "× paho", "× codec")), "round trip p50"]
+    head = ["client", *(cell for case in CASES for cell in (case, "× paho")), "round trip p50"]
     table = markdown(head, [_row(name, best, trips) for name in COUNTS])
     rows = [[NAMES.get(name, name), f"{seconds:.2f} s"] for name, seconds in large.items()]
     return f"{table}\n\n{markdown(['client', 'one packet of 40 MB, QoS 1'], rows)}"
@@ -465,7 +465,7 @@ def _row(name: str, best: dict[tuple[str, str], float], trips: dict[str, float])
     cells = [NAMES.get(name, name)]
     for case in CASES:
         rate = best[name, case]
-        cells += [f"{rate:,.0f}/s", f"{rate / best['paho', case]:.1f}", f"{rate / best['codec', case]:.2f}"]
+        cells += [f"{rate:,.0f}/s", f"{rate / best['paho', case]:.1f}"]
     return [*cells, f"{trips[name] * 1e6:,.0f} µs" if name in trips else ""]
 
 

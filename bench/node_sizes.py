@@ -12,7 +12,8 @@ import click
 
 from bench.page import write_block
 from genus.can import parse_system, plan
-from genus.devices import Firmware, NodeFeature
+from genus.devices import Firmware
+from genus.devices.types import NodeFeature
 
 COMMAND = "python -m bench.node_sizes"
 ROOT = Path(__file__).parents[1]

@@ -16,8 +16,8 @@ from genus_traffic.passages.finder import MeasuredPassage, SitePassage, find_pas
 from genus_traffic.passages.hits import LoopEdge
 from genus_traffic.results import Accuracy
 from genus_traffic.road.city import default_city
-from genus_traffic.road.detections import Detection, Passage
 from genus_traffic.road.generator import generate
+from genus_traffic.road.truth import Detection, Passage
 from genus_traffic.types import DISTANCE_M
 
 SITES, MINUTES, SEED, TURNS = 12, 10.0, 11, 3

@@ -10,7 +10,6 @@ the fastest of several.
 
 import argparse
 import os
-import random
 import sys
 import tempfile
 import time
@@ -23,7 +22,6 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
@@ -32,18 +30,14 @@ from bench.index import resident_mb
 from bench.timing import markdown
 from genus import Event, Subscription, this
 from genus.catalog import Catalog
-from genus.filters.types import Predicate
-from genus.lake import Lake
 from genus.lake._query.route_job import RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._tables.commits import Part, StoredFile
+from genus.lake._tables.commits import Part, Shape, StoredFile
 from genus.lake._tables.file_systems import LocalFileSystem
-from genus.lake._tables.shapes import Shape
 from genus.lake._tables.store import Store
 from genus.model import name_of
 from genus.model._event import EventMeta
-from genus.records import read_mapping
 
 FILE_ROWS = 1_000_000
 CARRIED = ("p", "q", "r", "s")
@@ -391,178 +385,6 @@ def predicate_table(arena: Arena, sizes: Sequence[int]) -> str:
     return markdown(["type and one predicate each", "genus", "DuckDB", "rows out"], rows)
 
 
-def growth_table(arena: Arena, size: int) -> str:
-    """Seconds by number of events."""
-    world = arena.world
-    plans = {"count": world.by_attributes, "explode": world.by_attributes, "range": world.by_range}
-    made = {name: plan_routes(make(size), world.shapes, world.catalog) for name, make in plans.items()}
-    rows = []
-    for files in [files for files in (1, 3, 10) if files <= len(world.files)]:
-        runs: dict[str, Callable[[], Answer]] = {
-            f"scan {name}": lambda name=name, plan=plan, files=files: (  # type: ignore[misc]
-                arena.count_events(plan, files) if name == "count" else arena.explode(plan, files)
-            )
-            for name, plan in made.items()
-        }
-        best, _ = contest(runs)
-        rows.append([f"{files},000,000 events", *(f"{best[name]:.2f}" for name in runs)])
-    return markdown([f"{size:,} subscriptions", "count", "explode", "range"], rows)
-
-
-# -- many shapes -------------------------------------------------------------------------------------------------------
-
-MIXED_SHAPES, MIXED_EVENTS, MIXED_ATTRIBUTES, MIXED_TYPES = 368_000, 2_000_000, 20, 40
-
-
-class MixedWorld:
-    """Types whose events carry any of twenty attributes: nearly as many shapes as events of a type can have."""
-
-    def __init__(self, folder: Path, events: int = MIXED_EVENTS, shapes: int = MIXED_SHAPES) -> None:
-        self.folder, self.chosen, self._rng = folder, random.Random(3), np.random.default_rng(3)
-        kinds = [(float, int, str, bool)[number % 4] for number in range(MIXED_ATTRIBUTES)]
-        self.kinds: dict[str, Any] = {f"a{number}": kind for number, kind in enumerate(kinds)}
-        fields = {name: kind | None for name, kind in self.kinds.items()}
-        root: Any = EventMeta("Mixed", (Event,), {"__annotations__": fields} | dict.fromkeys(fields))
-        self.types = [root]
-        for number in range(MIXED_TYPES):
-            self.types.append(EventMeta(f"Mixed{number}", (self.types[number // 3],), {}))
-        self.catalog = Catalog()
-        self.catalog.register(*self.types)
-        self.family = "Mixed"
-        self._bits = [self.catalog.vector(root).presence_of([name]) for name in self.kinds]
-        self.shapes: dict[int, Shape] = {}
-        while len(self.shapes) < shapes:
-            made = self._shape()
-            self.shapes[made.id] = made
-        self.files = [self._write(folder / str(at) / "events.parquet", events // 4) for at in range(4)]
-
-    def parts(self) -> list[Part]:
-        """All files."""
-        return [
-            Part(self.family, path.parent.name, (StoredFile(path.name, MIXED_EVENTS // 4, path.stat().st_size, ""),))
-            for path in self.files
-        ]
-
-    def rows(self, number: int) -> pa.Table:
-        """One of the equal shares of all events, as rows with a type and a time."""
-        events = pa.concat_tables(pq.read_table(path) for path in self.files)
-        share = events.num_rows // APPENDS
-        part = events.slice(number * share, share)
-        types = [self.shapes[each].type for each in part.column("_shape").to_pylist()]
-        times = FIRST_DAY_US + self._rng.integers(0, DAYS * 86_400_000_000, share)
-        columns = {"type": pa.array(types), "time": pa.array(times).cast(pa.timestamp("us", "UTC"))}
-        return pa.table({**columns, **{name: part.column(name) for name in self.kinds}})
-
-    def _shape(self) -> Shape:
-        cls = self.types[self.chosen.randrange(1, len(self.types))]
-        carried = self.chosen.getrandbits(MIXED_ATTRIBUTES) | self.chosen.getrandbits(MIXED_ATTRIBUTES)
-        tag = sum(bit for at, bit in enumerate(self._bits) if carried >> at & 1)
-        return Shape(self.family, name_of(cls), str(self.catalog.code(cls)), f"{tag:x}")
-
-    def _write(self, path: Path, rows: int) -> Path:
-        path.parent.mkdir(parents=True)
-        which = self._rng.integers(0, len(self.shapes), rows)
-        tags = np.array([shape.bits for shape in self.shapes.values()])[which]
-        columns: dict[str, Any] = {"_shape": np.array(list(self.shapes))[which]}
-        for name, bit in zip(self.kinds, self._bits, strict=True):
-            columns[name] = pc.if_else(pa.array((tags & bit) != 0), self._column(self.kinds[name], rows), None)
-        pq.write_table(pa.table(columns), path, row_group_size=128 * 1024, compression="zstd")
-        return path
-
-    def _column(self, kind: type, rows: int) -> pa.Array:
-        if kind is float:
-            return pa.array(self._rng.random(rows))
-        if kind is bool:
-            return pa.array(self._rng.random(rows) < 0.5)
-        numbers = pa.array(self._rng.integers(0, 1000 if kind is int else 500, rows))
-        return numbers if kind is int else pa.array([f"t{number}" for number in range(500)]).take(numbers)
-
-    def subscriptions(self, count: int) -> list[RouteEntry]:
-        """A quarter without a predicate, the others with one to four tests of any attribute."""
-        return [RouteEntry(f"s{number}", self._subscription()) for number in range(count)]
-
-    def _subscription(self) -> Subscription:
-        names, share = self.chosen.sample(list(self.kinds), 4), self.chosen.random()
-        has, lacks = self.chosen.randrange(3), self.chosen.randrange(2)
-        where = None if share < 0.25 else self._test()
-        where = where & self._test() if where is not None and share > 0.55 else where
-        where = where & (self._test() | self._test()) if where is not None and share > 0.75 else where
-        cls = self.chosen.choice(self.types)
-        return Subscription(cls, has=tuple(names[:has]), lacks=tuple(names[has : has + lacks]), where=where)
-
-    def _test(self) -> Predicate:
-        name = self.chosen.choice(list(self.kinds))
-        term, kind, number = this[name], self.kinds[name], self.chosen.randrange(1000)
-        tests: list[Predicate]
-        if kind is float:
-            low = number / 1000
-            tests = [term > low, term < low, term.between(low, low + 0.05)]
-        elif kind is int:
-            others = [number, number + 3, 7]
-            tests = [term == number, term > number, term.isin(others), term.between(number, number + 20), term % 7 == 1]
-        elif kind is str:
-            text = f"t{number // 2}"
-            tests = [term == text, term != text, term.startswith(text[:2]), term.isin([text, "t1"])]
-        else:
-            tests = [term == (number < 500)]
-        return self.chosen.choice(tests)
-
-
-def mixed_table(spark: SparkSession, sizes: Sequence[int]) -> str:
-    """Mixed subscriptions over very many shapes: seconds to plan and to count, on a session that has just begun."""
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        world = MixedWorld(Path(folder))
-        lake: Any = SimpleNamespace(
-            spark=spark, path=folder, catalog=world.catalog, store=Store(folder, LocalFileSystem())
-        )
-        for size in sizes:
-            asked = world.subscriptions(size)
-            started = time.perf_counter()
-            plan = plan_routes(asked, world.shapes, world.catalog)
-            planned_s = time.perf_counter() - started
-            matches = RouteJob(lake, plan).count(world.family, world.parts())
-            both = time.perf_counter() - started
-            rows.append([f"{size:,}", f"{planned_s:.1f}", f"{both:.1f}", f"{matches / 1e6:,.0f}M"])
-    head = f"mixed subscriptions, {MIXED_SHAPES:,} shapes, {MIXED_EVENTS:,} events"
-    return markdown([head, "plan s", "plan and count s", "matches"], rows)
-
-
-# -- reading one by one ------------------------------------------------------------------------------------------------
-
-READS, READ_EVENTS, READ_SHAPES, APPENDS, DAYS = 500, 400_000, 73_000, 4, 6
-
-
-def reads_table(spark: SparkSession, reads: int) -> str:
-    """Subscriptions of all kinds, read and counted one by one: seconds of `Lake.read`, and of Spark alone.
-
-    Spark alone has a frame of the files, and tests the type only. Both take turns, after twenty reads each.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        world = MixedWorld(Path(folder, "world"), READ_EVENTS, READ_SHAPES)
-        lake = Lake.create(spark, Path(folder, "lake"), *world.types)
-        for number in range(APPENDS):
-            lake.append(spark.createDataFrame(world.rows(number)), read_mapping(""))
-        paths = lake.store.file_paths(lake.state().parts.values())
-        every = spark.read.schema(lake.table("Mixed").schema).parquet(*paths)
-        seconds = {"genus": 0.0, "Spark alone": 0.0}
-        for number, entry in enumerate(world.subscriptions(reads + 20)):
-            asked = entry.subscription
-            names = [name_of(cls) for cls in asked.classes()]
-            runs: dict[str, Callable[[], int]] = {
-                "genus": lambda asked=asked: lake.read(asked).count(),  # type: ignore[misc]
-                "Spark alone": lambda names=names: every.where(F.col("_type").isin(names)).count(),  # type: ignore[misc]
-            }
-            for name, run in runs.items():
-                began = time.perf_counter()
-                run()
-                seconds[name] += time.perf_counter() - began if number >= 20 else 0
-        row = [f"{reads:,}", *(f"{each:.0f}" for each in seconds.values())]
-        ratio = seconds["genus"] / seconds["Spark alone"]
-    head = f"reads of {READ_EVENTS:,} events in {len(paths)} files"
-    return markdown([head, "genus s", "Spark alone s", "ratio"], [[*row, f"{ratio:.2f}"]])
-
-
 # -- running -----------------------------------------------------------------------------------------------------------
 
 
@@ -590,25 +412,14 @@ def arena_of(events: int) -> Iterator[Arena]:
             spark.stop()
 
 
-def tables(quick: bool = False, only: str | None = None) -> dict[str, str]:
-    """All tables by name, or one; a quick run has a million events and fewer subscriptions."""
+def tables(quick: bool = False) -> dict[str, str]:
+    """Both tables; a quick run has a million events and fewer subscriptions."""
     with arena_of(FILE_ROWS if quick else 10 * FILE_ROWS) as arena:
         sizes = (10, 1000, 10_000) if quick else (10, 1000, 100_000, 1_000_000)
-        makers: dict[str, Callable[[], str]] = {
-            "attributes": lambda: attribute_table(arena, sizes),
-            "predicates": lambda: predicate_table(arena, sizes[1:3]),
-            "growth": lambda: growth_table(arena, sizes[2]),
-            "mixed": lambda: mixed_table(arena.spark, (200,) if quick else (2000, 20_000)),
-            "reads": lambda: reads_table(arena.spark, 50 if quick else READS),
-        }
-        return {name: make() for name, make in makers.items() if only in (None, name)}
+        return {"routing": attribute_table(arena, sizes), "predicates": predicate_table(arena, sizes[1:3])}
 
 
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="a million events, up to 10,000 subscriptions")
-    options.add_argument(
-        "--only", choices=["attributes", "predicates", "growth", "mixed", "reads"], help="one of the tables"
-    )
-    given = options.parse_args()
-    print(*tables(given.quick, given.only).values(), sep="\n\n")
+    print(*tables(options.parse_args().quick).values(), sep="\n\n")

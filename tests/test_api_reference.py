@@ -85,7 +85,9 @@ def test_every_exported_name_has_a_docstring(door: str) -> None:
 
 @pytest.mark.parametrize("door", DOORS)
 def test_every_exported_name_is_on_one_page(door: str) -> None:
-    for name in import_module(door).__all__:
+    exported = import_module(door).__all__
+    assert len(set(exported)) == len(exported)
+    for name in exported:
         linked = links(door).get(name)
         assert entries()[f"{door}.{name}"] == (0 if linked else 1), f"{door}.{name}"
         assert not linked or resolve(linked) is getattr(import_module(door), name)

@@ -14,7 +14,7 @@ import pytest
 from bench import hops
 from docs.pictures.gallery import PICTURES
 from docs.pictures.rooms import PURPOSES, room_layers
-from genus.cli import COMMANDS, genus
+from genus.cli import genus
 from genus.targets import arrow, python, support_matrix
 from genus.targets._compiler import Compiler
 from genus.targets.c._compiler import CCompiler
@@ -100,14 +100,6 @@ def headings(page: Path) -> set[str]:
     """The names by which a site links to the headings of a page."""
     found = re.findall(r"^#+ (.*)", FENCED.sub("", page.read_text()), re.MULTILINE)
     return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", text).strip().lower()) for text in found}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_helps(command: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "genus", command, "--help"], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.startswith(f"Usage: genus {command}")
 
 
 def test_only_the_readmes_two_commands_are_shown_first() -> None:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from genus.bus import read_recording
 from genus.bus._attribute_map import UnreadValues
 from genus.bus._blocks import HEADER, EventGroup, bundle, pack_events
-from genus.bus._refusals import Refusals
+from genus.bus._recorder import Refusals
 from genus.errors import Reasons
-from genus.records._rejected import Rejections, UnreadFields
+from genus.records._payload import Rejections, UnreadFields
 from tests.examples import examples
 
 TEXTS = st.text(st.characters(), max_size=3) | st.text("\ud800x", min_size=195, max_size=300)

@@ -21,10 +21,9 @@ from genus.errors import BusError, PlanError, SpanError
 from genus.lake import Pairing, Windows
 from genus.lake._query.removal import time_before
 from genus.net import RateLimit
-from genus.net._coap.address import parse_coap_address
+from genus.net._addresses import parse_coap_address, parse_zenoh_address
 from genus.net._gateway.rules import parse_rate
 from genus.net._mqtt.address import parse_mqtt_address
-from genus.net._zenoh.address import parse_zenoh_address
 from genus.studio import parse_simulation
 from genus.studio._simulation import ScenarioOptions
 from genus.testing import VirtualClock
@@ -161,7 +160,7 @@ READERS: dict[str, tuple[Reader, type[Exception], str]] = {
     "mqtt": (lambda text: parse_mqtt_address(f"//host?keep_alive={text}").keep_alive_s, BusError, "mqtt://host: keep_"),
     "zenoh": (lambda text: parse_zenoh_address(f"?wait={text}").wait_s, BusError, "zenoh: wait"),
     "can": (lambda text: parse_can_address(f"virtual?granularity={text}").granularity_ns, BusError, "granularity"),
-    "rate": (lambda text: parse_rate(f"10/{text}").per, BusError, "is no rate: its time"),
+    "rate": (lambda text: parse_rate(f"10/{text}").per, BusError, "is not a rate: its time"),
     "fault": (_fault, BusError, "every"),
     "sim": (lambda text: parse_simulation(f"x?duration={text}", ScenarioOptions)[1].duration, BusError, "duration"),
     "table": (lambda value: PlanTable("a.toml", {"gap": value}).span("gap"), PlanError, "a.toml: gap"),

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: pictures that follow the site's light and dark switch, and pages from files outside docs/.
+"""A hook of mkdocs: pictures that follow the light and dark switch, pages from files outside docs/, what search finds.
 
 The SVG pictures of docs/ follow `prefers-color-scheme`, which is right in a repository browser. On the site the reader
 chooses light or dark, so each picture is built twice, and the theme shows the one that fits (`#only-light`,
@@ -13,6 +13,8 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
+SEARCH = {"cookbook.md": {"boost": 4}, "changelog.md": {"exclude": True}}
+"""Questions find their short answer first, and never what changed once."""
 OUTSIDE = {"contributing.md": ROOT / "CONTRIBUTING.md", "changelog.md": ROOT / "CHANGELOG.md"}
 DARK = re.compile(r"@media \(prefers-color-scheme:dark\)\{(:root\{[^}]*\})\}")
 PICTURE = re.compile(r"!\[(.*?)\]\(([\w-]+)\.svg\)")
@@ -32,6 +34,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Show the variant of the reader's choice, and link to the pages from outside docs/."""
+    page.meta |= {"search": SEARCH[page.file.src_uri]} if page.file.src_uri in SEARCH else {}
     for name, path in OUTSIDE.items():
         markdown = markdown.replace(f"](../{path.name})", f"]({name})")
 

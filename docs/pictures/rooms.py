@@ -26,7 +26,7 @@ PURPOSES = {
     "errors": "by what callers can do",
 }
 COLOURS = {"lake": "purple", "can": "red", "devices": "orange", "net": "green", "studio": "green", "cli": "green"}
-WIDTH, BOX, STEP = 760, 176, 78
+WIDTH, BOX, STEP = 760, 212, 78
 
 
 def room_layers() -> list[list[str]]:

@@ -22,9 +22,8 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe
 from genus.bus import RecordingWriter, read_recording
-from genus.bus._blocks import BUNDLE, HEADER, MARKER, Block, EventGroup, blocks_in, bundle, pack_events
+from genus.bus._blocks import BUNDLE, HEADER, MARKER, Block, EventGroup, blocks_in, bundle, find_format, pack_events
 from genus.bus._codec import encode_event
-from genus.bus._formats import find_format
 from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Gap, end_of_value, frames_in
 from genus.errors import RecordingError
 from tests.examples import examples
@@ -198,7 +197,8 @@ def wrong_bits(path: Path, whole: bytes, step: int) -> Iterator[tuple[int, list[
 
 
 @pytest.mark.parametrize("compress", [None, "zstd"])
-def test_one_wrong_bit_costs_nothing_and_is_told(tmp_path: Path, compress: Any) -> None:
+@pytest.mark.parametrize("step", [13, pytest.param(3, marks=pytest.mark.slow)])
+def test_one_wrong_bit_costs_nothing_and_is_told(tmp_path: Path, compress: Any, step: int) -> None:
     """Of the header, of heads, directories, payloads and the index; in checksums that are not needed it is not told."""
     path = tmp_path / "parcels.genus"
     blocks = some_blocks(path, random.Random(5), compress)
@@ -207,7 +207,7 @@ def test_one_wrong_bit_costs_nothing_and_is_told(tmp_path: Path, compress: Any) 
     starts = [match.start() for match in re.finditer(re.escape(MARKER), whole)]
     assert starts == [each.start for each in found], "the marker is at the beginning of blocks and nowhere else"
     assert len(found) == len(blocks) + 1
-    for at, replayed, damage in wrong_bits(path, whole, step=3):
+    for at, replayed, damage in wrong_bits(path, whole, step):
         assert replayed == numbers, f"byte {at}"
         is_spare = any(at in range(each.start + 8, each.start + 12) for each in found)
         is_spare |= any(at in range(each.pages_start, each.payload_start) for each in found)
@@ -340,13 +340,16 @@ def loaded() -> list[bytes]:
     return list(map(packet, events))
 
 
-def test_in_a_file_of_the_first_format_one_wrong_byte_costs_one_event(tmp_path: Path, loaded: list[bytes]) -> None:
+@pytest.mark.parametrize("bits", [(0x04,), pytest.param((1, 2, 0x40, 0x80, 0xFF), marks=pytest.mark.slow)])
+def test_in_a_file_of_the_first_format_one_wrong_byte_costs_one_event(
+    tmp_path: Path, loaded: list[bytes], bits: tuple[int, ...]
+) -> None:
     """Any byte of a frame; frames inside the packet of the damaged one are not replayed."""
     path = tmp_path / "old.genus"
     whole = written_as(FIRST_FORMAT, loaded)
     for index, (start, end) in enumerate(places(FIRST_FORMAT, loaded)):
         for at in range(start, end):
-            for bit in (1, 4, 0x80) if at % 3 else (2, 0x40, 0xFF):
+            for bit in bits:
                 path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
                 assert replayed(path) == [number for number in range(len(loaded)) if number != index], f"byte {at}"
 

@@ -268,7 +268,7 @@ class TestErrors:
         assert "no ink" in caplog.text
 
     def test_what_cannot_be_called_is_no_handler(self) -> None:
-        with open_bus() as bus, pytest.raises(BusError, match="5 is no handler"):
+        with open_bus() as bus, pytest.raises(BusError, match="5 is not a handler"):
             bus.collection(Tick).subscribe(5)  # type: ignore[call-overload]
 
     @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ class TestErrors:
         """Not timed: with a quadratic rule this would take minutes."""
         with open_bus() as bus:
             ticks = bus.collection(Tick)
-            made = [ticks.subscribe(lambda _: None) for _ in range(20_000)]
+            made = [ticks.subscribe(lambda _: None) for _ in range(10_000)]
             ticks.publish(Tick(number=1))
             for listener in made:
                 listener.cancel()

@@ -16,7 +16,7 @@ from genus import Event, Subscription, open_bus, this
 from genus.bus import RecordingWriter, read_recording
 from genus.bus import _folder_recorder as landing_module
 from genus.bus._folder_recorder import FolderRecorder, record_to_folder
-from genus.bus._ticker import Ticking
+from genus.bus._recorder import Ticking
 from genus.errors import EventError, RecordingError
 from genus.testing import VirtualClock
 

@@ -157,7 +157,7 @@ def test_a_function_that_fails_on_a_change_is_logged(caplog: pytest.LogCaptureFi
         with caplog.at_level(logging.ERROR, "genus.bus"):
             bus.collection(Loop).inbox()
     assert told == [1]
-    assert "is told of subscriptions failed" in caplog.text
+    assert "a callback of on_subscriptions failed" in caplog.text
 
 
 def test_subscriptions_of_many_threads_are_all_told() -> None:

@@ -90,7 +90,7 @@ def test_an_error_says_which_event_failed_and_what_became_of_the_others(bus: Bus
     events = [Loop(lane=1), Loop(lane=2), Loop(lane="three"), Loop(lane=4)]  # type: ignore[arg-type]
     with pytest.raises(EventError, match="is 'three', but must be int64") as caught:
         bus.publish_all(events)
-    if bus.is_batching:
+    if bus._is_batching:
         assert notes(caught.value) == "publish_all refused event 2, Loop(lane='three'); none was published"
         assert not seen
     else:
@@ -108,8 +108,8 @@ def test_a_full_queue_is_told_and_costs_nobody_else_an_event(bus: Bus) -> None:
         bus.publish_all([Loop(lane=lane) for lane in range(3)])
     assert full.counters.waiting == 1
     assert "event 1, Loop(" in notes(caught.value)
-    assert len(seen) == (3 if bus.is_batching else 2)
-    assert ("all 3 were sent" in notes(caught.value)) == bus.is_batching
+    assert len(seen) == (3 if bus._is_batching else 2)
+    assert ("all 3 were sent" in notes(caught.value)) == bus._is_batching
 
 
 def test_errors_of_the_iterable_are_its_own(bus: Bus) -> None:
@@ -145,4 +145,4 @@ def test_a_link_gets_a_batch_before_anything_is_delivered() -> None:
 
 def test_a_bus_without_link_takes_batches_one_by_one() -> None:
     with open_bus("local:") as bus:
-        assert not bus.is_batching
+        assert not bus._is_batching

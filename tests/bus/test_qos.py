@@ -61,9 +61,9 @@ def test_a_channel_takes_the_text_of_the_command_line(text: str, expected: QoS) 
         ("soft:soon", "deadline is 'soon'; write seconds"),
         ("soft:10ms:sporadic", "expires is 'sporadic'; write seconds"),
         ("none:7", "priority is 7"),
-        (42, "42 is no quality of service; give Hard"),
-        (None, "None is no quality of service"),
-        (Soft, "is no quality of service"),
+        (42, "42 is not a quality of service; give Hard"),
+        (None, "None is not a quality of service"),
+        (Soft, "is not a quality of service"),
     ],
 )
 def test_what_is_no_quality_of_service_is_refused_with_what_to_write(given: object, message: str) -> None:

@@ -236,7 +236,7 @@ def test_a_handler_that_fails_is_reported_and_the_requester_need_not_wait(result
         with pytest.raises(RequestRefused, match="Move was refused: failed"):
             bus.collection(Move).request(Move(axis=1), Answer, timeout="60s")
         assert listener.counters.failed == len(reported) == 1
-        assert reported[0] is result or "cannot be a reply" in str(reported[0]) or "is no event" in str(reported[0])
+        assert reported[0] is result or "cannot be a reply" in str(reported[0]) or "is not an event" in str(reported[0])
 
 
 async def test_a_coroutine_function_refuses_and_fails_alike(caplog: pytest.LogCaptureFixture) -> None:

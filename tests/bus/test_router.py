@@ -88,7 +88,7 @@ def random_event(rng: random.Random) -> Event:
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Eager: code and index come and go after a few events and subscriptions."""
     if request.param == "eager":
-        monkeypatch.setattr("genus.bus._router.FEW", 6)
+        monkeypatch.setattr("genus.bus._audience.FEW", 6)
         monkeypatch.setattr(_class_route, "FEW", 3)
         monkeypatch.setattr(_class_route, "QUIET", 1)
         monkeypatch.setattr(_class_route, "MAX_GENERATIONS", 2)
@@ -369,7 +369,7 @@ def test_collections_are_cancelled_and_drained_while_others_subscribe(frequent_s
 
 def test_a_cancelled_listener_is_not_kept_in_an_index_that_is_being_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another thread cancels a listener after it was listed and before it is added."""
-    monkeypatch.setattr("genus.bus._router.FEW", 1)
+    monkeypatch.setattr("genus.bus._audience.FEW", 1)
     with open_bus() as bus:
         found: list[Any] = []
         first = bus.collection(Vehicle).subscribe(found.append)
@@ -439,7 +439,7 @@ class TestStamping:
     def test_a_source_that_no_event_can_carry_is_refused(self, source: Any) -> None:
         from genus.errors import BusError
 
-        with pytest.raises(BusError, match="is no text that events can carry"):
+        with pytest.raises(BusError, match="is not text that events can carry"):
             open_bus(source=source)
 
 

@@ -15,8 +15,8 @@ from genus.bus import RecordingWriter
 from genus.bus._attribute_map import UnreadValues, units_of
 from genus.bus._codec import EventDecoder, Recorded, Rejected, UnitsStated, encode_event
 from genus.errors import EventError
-from genus.model._unread import UnreadSlot, unread_types, unread_values
-from genus.net._link.payload import PayloadReader, encode_batch, encode_payload, payload_encoder, split_batch
+from genus.model._values import UnreadSlot, unread_types, unread_values
+from genus.net._link.messages import PayloadReader, encode_batch, encode_payload, payload_encoder, split_batch
 from tests.evolutions import Evolution
 from tests.generators import declare
 

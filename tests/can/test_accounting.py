@@ -103,7 +103,7 @@ def check_sums(seed: int) -> None:
                 assert told == own, (seed, faults, result.channel)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(3))
 def test_every_event_of_a_random_system_has_one_result_under_random_faults(seed: int) -> None:
     check_sums(seed)
 

@@ -138,8 +138,8 @@ class Watch:
 @pytest.mark.parametrize(
     ("restarts", "lose_tables", "noisy"),
     [
-        (80, False, False),
-        (80, True, True),
+        (40, False, False),
+        (40, True, True),
         *(pytest.param(1_000, *case, marks=pytest.mark.slow) for case in product((False, True), repeat=2)),
     ],
 )

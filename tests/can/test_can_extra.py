@@ -19,7 +19,6 @@ except Exception as problem:
 @pytest.mark.parametrize(
     ("missing", "address", "message"),
     [
-        ("can,cantools,numpy,msgpack", "can:virtual", "a live CAN bus needs python-can"),
         ("can", "can:virtual?database=Car.dbc", "a live CAN bus needs python-can"),
         ("cantools,numpy", "can:virtual", None),
         ("cantools", "can:virtual?database=Car.dbc", "DBC files need cantools"),

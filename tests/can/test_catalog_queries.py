@@ -1,5 +1,6 @@
 """Catalog questions, answered on the bus."""
 
+import json
 import zlib
 from enum import Enum
 from itertools import pairwise
@@ -19,18 +20,14 @@ from genus.can._protocol.notices import (
     ANSWER_RETRY,
     ANSWER_TIMEOUT,
     CatalogReceived,
-    NameReceived,
     Notice,
     RequestUnanswered,
-    VectorReceived,
 )
 from genus.can._sim.errors import FaultEffect, MissedBy, Transmission
 from genus.can._wire.frame import Frame, subject_uid
 from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
 from genus.codes import parse_code
-from genus.errors import BusError
-from genus.model.types import ChoiceType, FloatType, IntType, TextType
 
 from .stations import MS, Station, System
 
@@ -69,36 +66,25 @@ def asking(catalog: Catalog | None = None) -> tuple[System, Station]:
     return system, station
 
 
-def test_a_question_for_a_vector_is_answered() -> None:
-    system, station = asking()
-    station.questions.ask_vector(LOOP, system.bus.now)
-    system.hosts[1].call(lambda now: None)
-    system.run(100)
-    (answer,) = station.notices_of(VectorReceived)
-    assert (answer.subject, answer.name, answer.tagged) == (LOOP, "Loop", ("place", "speed"))
-    assert answer.vector is not None
-    assert [attribute.name for attribute in answer.vector] == [each.name for each in city().vector("Loop")]
-    assert answer.carried == ("time", "source", "place", "deadline", "expires", "lane", "speed")
-    by_name = {attribute.name: attribute for attribute in answer.vector}
-    assert (by_name["lane"].type, by_name["lane"].optional) == (IntType(), False)
-    assert (by_name["speed"].type, by_name["speed"].optional, by_name["speed"].unit) == (FloatType(), True, "km/h")
-    assert (by_name["place"].type, by_name["place"].optional) == (TextType(), True)
-    assert by_name["category"].type == ChoiceType(("car, or van", "Lkw"))
+def answer_to(kind: QuestionKind, argument: int) -> bytes:
+    return CatalogIndex(city()).answer(Question(5, 7, kind, argument))
+
+
+def test_the_answer_for_a_vector_has_type_family_attributes_and_tagged_ones() -> None:
+    name, family, rows, tagged = json.loads(answer_to(QuestionKind.VECTOR, subject_head(LOOP)))
+    assert (name, family, tagged) == ("Loop", "Loop", ["place", "speed"])
+    assert [row[0] for row in rows] == [each.name for each in city().vector("Loop")]
+    by_name = {row[0]: row[1:] for row in rows}
+    assert by_name["lane"] == ["int64", "required", None]
+    assert by_name["speed"] == ["float64", "optional", "km/h"]
+    assert by_name["category"] == [{"enum": ["car, or van", "Lkw"]}, "absent", None]
+    assert answer_to(QuestionKind.VECTOR, subject_head(UNKNOWN)) == b""
 
 
 def test_an_event_tag_has_a_type_whatever_its_presence_bits() -> None:
-    system, station = asking()
     etag = city().etag("Loop")
-    for asked in (etag, etag | 3, city().etag("Camera"), 200):
-        station.questions.ask_type(asked, system.bus.now)
-    system.hosts[1].call(lambda now: None)
-    system.run(100)
-    assert {answer.etag: answer.name for answer in station.notices_of(NameReceived)} == {
-        etag: "Loop",
-        etag | 3: "Loop",
-        city().etag("Camera"): "Camera",
-        200: None,
-    }
+    found = [answer_to(QuestionKind.TYPE, asked) for asked in (etag, etag | 3, city().etag("Camera"), 200)]
+    assert found == [b"Loop", b"Loop", b"Camera", b""]
 
 
 class Pressure(Event, tagged=("place",)):
@@ -157,10 +143,9 @@ def test_the_page_has_the_bytes_of_class_answers() -> None:
         assert row in page
 
 
-def test_the_broker_answers_a_question_for_a_class_on_the_bus() -> None:
-    system, station = asking()
-    whole, answers = Reassembler(1_000_000_000), []
-    question = Question(station.node or 0, 9, QuestionKind.CLASS, city().etag("Camera")).frame()
+def answers_on(system: System) -> list[bytes]:
+    """The answers that a station on the bus hears from now on."""
+    whole, answers = Reassembler(1_000_000_000), list[bytes]()
     sink = system.station(0xFFFF_0001)
     receive = sink.receive
 
@@ -171,6 +156,13 @@ def test_the_broker_answers_a_question_for_a_class_on_the_bus() -> None:
 
     sink.receive = listen  # type: ignore[method-assign]
     system.hosts[-1].restart(sink)
+    return answers
+
+
+def test_the_broker_answers_a_question_for_a_class_on_the_bus() -> None:
+    system, station = asking()
+    answers = answers_on(system)
+    question = Question(station.node or 0, 9, QuestionKind.CLASS, city().etag("Camera")).frame()
     system.hosts[1].call(lambda now: station.queue.send(question))
     system.run(100)
     assert answers == [bytes((station.node or 0, 9, QuestionKind.CLASS)) + class_of(city(), city().etag("Camera"))]
@@ -196,26 +188,21 @@ def test_one_answer_gives_the_catalog_to_all_nodes_that_wait() -> None:
     assert host.machine._answers._transfer <= 3  # type: ignore[attr-defined]
 
 
-def test_an_unknown_subject_has_no_vector() -> None:
-    system, station = asking()
-    station.questions.ask_vector(UNKNOWN, system.bus.now)
-    system.hosts[1].call(lambda now: None)
-    system.run(20)
-    assert station.notices_of(VectorReceived) == [VectorReceived(UNKNOWN)]
-
-
 def test_many_nodes_ask_and_each_gets_its_own_answers() -> None:
     system = System()
     system.broker(catalog=city())
     stations = [system.station(0x10 + number) for number in range(8)]
-    for number, station in enumerate(stations):
-        station.questions.ask_type(200 + number, 0)
-        station.questions.ask_vector(LOOP, 0)
+    system.run(1_000)
+    answers = answers_on(system)
+    for host, station in zip(system.hosts[1:9], stations, strict=True):
+        for number, kind in enumerate((QuestionKind.TYPE, QuestionKind.VECTOR)):
+            question = Question(station.node or 0, number, kind, subject_head(LOOP) * number).frame()
+            station.queue.send(question)
+            host.call(lambda now: None)
     system.run(1_500)
-    for number, station in enumerate(stations):
-        assert station.notices_of(NameReceived) == [NameReceived(200 + number, None)]
-        assert [answer.name for answer in station.notices_of(VectorReceived)] == ["Loop"]
-        assert not station.notices_of(RequestUnanswered)
+    vector = answer_to(QuestionKind.VECTOR, subject_head(LOOP))
+    expected = [(station.node, body) for station in stations for body in (b"\x00\x02", b"\x01\x01" + vector)]
+    assert sorted((answer[0], answer[1:]) for answer in answers) == sorted(expected)
 
 
 def test_an_answer_that_was_not_received_whole_is_asked_for_again() -> None:
@@ -229,11 +216,11 @@ def test_an_answer_that_was_not_received_whole_is_asked_for_again() -> None:
         return None
 
     system.bus.add_fault_hook(judge)
-    station.questions.ask_vector(LOOP, system.bus.now)
+    station.questions.ask_catalog(system.bus.now)
     system.hosts[1].call(lambda now: None)
     system.run(5_000)
     assert missed
-    assert [answer.name for answer in station.notices_of(VectorReceived)] == ["Loop"]
+    assert len(station.notices_of(CatalogReceived)) == 1
 
 
 def test_a_question_without_a_broker_is_repeated_three_times_and_given_up() -> None:
@@ -252,18 +239,12 @@ def test_a_question_without_a_broker_is_repeated_three_times_and_given_up() -> N
 
 def test_the_same_question_twice_is_one() -> None:
     lone = Lone()
-    lone.questions.ask_type(5, 0)
-    lone.questions.ask_type(5, 0)
-    lone.questions.ask_type(6, 0)
-    assert lone.queue == [Question(9, 0, QuestionKind.TYPE, 5).frame(), Question(9, 1, QuestionKind.TYPE, 6).frame()]
-
-
-def test_257_questions_are_too_many() -> None:
-    lone = Lone()
-    for etag in range(256):
-        lone.questions.ask_type(etag, 0)
-    with pytest.raises(BusError, match="256 catalog questions"):
-        lone.questions.ask_type(256, 0)
+    lone.questions.ask_catalog(0)
+    lone.questions.ask_catalog(0)
+    assert lone.queue == [Question(9, 0, QuestionKind.CATALOG, 0).frame()]
+    lone.receive(bytes((9, 0, QuestionKind.CATALOG)) + WHOLE)
+    lone.questions.ask_catalog(0)
+    assert lone.queue[1:] == [Question(9, 1, QuestionKind.CATALOG, 0).frame()]
 
 
 # -- on its own --------------------------------------------------------------------------------------------------------
@@ -286,43 +267,29 @@ class Lone:
         return self.notices
 
 
+WHOLE = zlib.compress(city().text().encode())
+
+
 def test_answers_to_others_and_to_other_questions_are_ignored() -> None:
     lone = Lone()
-    lone.questions.ask_type(5, 0)
-    assert lone.receive(bytes((8, 0, QuestionKind.TYPE)) + b"Loop") == []
-    assert lone.receive(bytes((9, 1, QuestionKind.TYPE)) + b"Loop") == []
-    assert lone.receive(bytes((9, 0, QuestionKind.VECTOR)) + b"Loop") == []
+    lone.questions.ask_catalog(0)
+    assert lone.receive(bytes((8, 0, QuestionKind.CATALOG)) + WHOLE) == []
+    assert lone.receive(bytes((9, 0, QuestionKind.VECTOR)) + WHOLE) == []
     assert lone.receive(bytes((9,))) == []
-    assert lone.receive(bytes((9, 0, QuestionKind.TYPE)) + b"Loop") == [NameReceived(5, "Loop")]
+    assert len(lone.receive(bytes((9, 0, QuestionKind.CATALOG)) + WHOLE)) == 1
 
 
-UNREADABLE = {
-    QuestionKind.TYPE: [b"\xff"],
-    QuestionKind.VECTOR: [
-        b"\xff",
-        b"[]",
-        b'["Loop","Loop",[["a","int128","required",null]],[]]',
-        b'["Camera","Loop",[],[]]',
-    ],
-    QuestionKind.CATALOG: [b"", b"text", zlib.compress(b"{}"), zlib.compress(b"\xff"), zlib.compress(bytes(1 << 26))],
-}
-
-
-@pytest.mark.parametrize(("kind", "body"), [(kind, body) for kind, bodies in UNREADABLE.items() for body in bodies])
-def test_an_answer_that_cannot_be_read_is_as_good_as_none(kind: QuestionKind, body: bytes) -> None:
+@pytest.mark.parametrize("body", [b"", b"text", *map(zlib.compress, (b"{}", b"\xff", bytes(1 << 26)))])
+def test_an_answer_that_cannot_be_read_is_as_good_as_none(body: bytes) -> None:
     lone = Lone()
-    {
-        QuestionKind.TYPE: lambda: lone.questions.ask_type(5, 0),
-        QuestionKind.VECTOR: lambda: lone.questions.ask_vector(LOOP, 0),
-        QuestionKind.CATALOG: lambda: lone.questions.ask_catalog(0),
-    }[kind]()
-    assert lone.receive(bytes((9, 0, kind)) + body) == []
+    lone.questions.ask_catalog(0)
+    assert lone.receive(bytes((9, 0, QuestionKind.CATALOG)) + body) == []
     assert lone.questions.wake_at is not None
 
 
 def test_answers_to_others_are_waited_for_but_not_for_ever() -> None:
     lone = Lone()
-    lone.questions.ask_type(5, 0)
+    lone.questions.ask_catalog(0)
     now = 0
     while now < ANSWER_TIMEOUT:
         now += ANSWER_RETRY // 2
@@ -336,17 +303,17 @@ def test_answers_to_others_are_waited_for_but_not_for_ever() -> None:
 def test_questions_wait_for_a_number() -> None:
     lone = Lone()
     lone.questions.leave()
-    lone.questions.ask_type(5, 0)
+    lone.questions.ask_catalog(0)
     assert lone.queue == []
     assert lone.questions.wake_at is None
     lone.questions.join(10, 7)
-    assert lone.queue == [Question(10, 0, QuestionKind.TYPE, 5).frame()]
+    assert lone.queue == [Question(10, 0, QuestionKind.CATALOG, 0).frame()]
 
 
 def test_only_the_broker_answers() -> None:
     lone = Lone()
-    lone.questions.ask_type(5, 0)
-    for data in split_payload(bytes((9, 0, QuestionKind.TYPE)) + b"Loop", 1):
+    lone.questions.ask_catalog(0)
+    for data in split_payload(bytes((9, 0, QuestionKind.CATALOG)) + WHOLE, 1):
         lone.questions.receive(Frame(ANSWER_ID & ~(1 << 14), data), 0)
         lone.questions.receive(Frame(ANSWER_ID, data, fd=True), 0)
     assert lone.notices == []
@@ -366,10 +333,11 @@ def test_answers_are_paced_and_one_at_a_time() -> None:
 
     system.bus.add_fault_hook(judge)
     station.questions.ask_catalog(system.bus.now)
-    station.questions.ask_vector(LOOP, system.bus.now)
-    system.hosts[1].call(lambda now: None)
+    question = Question(station.node or 0, 9, QuestionKind.VECTOR, subject_head(LOOP)).frame()
+    system.hosts[1].call(lambda now: station.queue.send(question))
     system.run(600)
-    assert len(station.notices_of(CatalogReceived)) == len(station.notices_of(VectorReceived)) == 1
+    assert len(station.notices_of(CatalogReceived)) == 1
+    assert len(times) > 20
     assert min(after - before for before, after in pairwise(times)) >= ANSWER_INTERVAL
 
 

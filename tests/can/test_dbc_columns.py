@@ -41,6 +41,13 @@ def dbc_files() -> list[Path]:
     return sorted(path for path in found if path.suffix.lower() == ".dbc" and path.name not in REFUSED_BY_CANTOOLS)
 
 
+def some_files(every: int) -> list[Any]:
+    """Every so many of the files; the others are for `make test-all`."""
+    return [
+        path if at % every == 0 else pytest.param(path, marks=pytest.mark.slow) for at, path in enumerate(dbc_files())
+    ]
+
+
 def frames_of(sent: list[Sent], width: int = 64, channels: tuple[str | None, ...] = ("can0",)) -> FrameColumns:
     """Frames as columns, one each microsecond, on one channel after the other."""
     data = np.frombuffer(b"".join(data.ljust(width, b"\xff") for *_, data in sent), np.uint8).reshape(-1, width)
@@ -116,27 +123,26 @@ def random_frames(dbc: Dbc, seed: int, each: int) -> list[Sent]:
 
 
 @needs_data
-@pytest.mark.parametrize("path", dbc_files(), ids=lambda path: path.stem)
-def test_every_message_of_real_files_decodes_as_frame_by_frame(path: Path) -> None:
+@pytest.mark.parametrize("path", some_files(every=3), ids=lambda path: path.stem)
+@pytest.mark.parametrize("each", [8, pytest.param(80, marks=pytest.mark.slow)])
+def test_every_message_of_real_files_decodes_as_frame_by_frame(path: Path, each: int) -> None:
     """Values, labels, presence, source and reasons are the same, whatever the bytes and lengths."""
     dbc = load_dbc(path)
-    sent = random_frames(dbc, seed=7, each=40)
+    sent = random_frames(dbc, seed=7, each=each)
     for got, wanted in zip(by_columns(dbc, frames_of(sent)), one_by_one(dbc, sent), strict=True):
         assert got == wanted
 
 
 @needs_data
-@pytest.mark.parametrize("path", dbc_files(), ids=lambda path: path.stem)
-def test_truncated_frames_decode_as_frame_by_frame(path: Path) -> None:
+@pytest.mark.parametrize("path", some_files(every=6), ids=lambda path: path.stem)
+@pytest.mark.parametrize("each", [5, pytest.param(40, marks=pytest.mark.slow)])
+def test_truncated_frames_decode_as_frame_by_frame(path: Path, each: int) -> None:
     """Whatever the lengths, and whatever is behind the end of the frames."""
     dbc = load_dbc(path, truncated=True)
-    sent = [(identifier, extended, data[: at % 9]) for at, (identifier, extended, data) in enumerate(frames(dbc))]
+    whole = random_frames(dbc, seed=9, each=each)
+    sent = [(identifier, extended, data[: at % 9]) for at, (identifier, extended, data) in enumerate(whole)]
     for got, wanted in zip(by_columns(dbc, frames_of(sent)), one_by_one(dbc, sent), strict=True):
         assert got == wanted
-
-
-def frames(dbc: Dbc) -> list[Sent]:
-    return random_frames(dbc, seed=9, each=20)
 
 
 @needs_data

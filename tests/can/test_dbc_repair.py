@@ -49,6 +49,13 @@ def dbc_files() -> list[Path]:
     return sorted(path for path in found if path.suffix.lower() == ".dbc")
 
 
+def some_files(every: int) -> list[Any]:
+    """Every so many of the files; the others are for `make test-all`."""
+    return [
+        path if at % every == 0 else pytest.param(path, marks=pytest.mark.slow) for at, path in enumerate(dbc_files())
+    ]
+
+
 def loaded(text: str, folder: Path, encoding: str = "utf-8") -> Dbc:
     (folder / "made.dbc").write_bytes((START + text).encode(encoding))
     return load_dbc(folder / "made.dbc")
@@ -382,7 +389,7 @@ def described(message: Message) -> tuple[Any, ...]:
 
 
 @needs_data
-@pytest.mark.parametrize("path", dbc_files(), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some_files(every=3), ids=lambda path: path.stem)
 def test_repairing_a_file_without_errors_changes_nothing(path: Path) -> None:
     text = decode_text(path.read_bytes())
     repaired = repair_dbc(text)
@@ -472,7 +479,7 @@ def check_damaged(path: Path, seed: int, folder: Path) -> None:
 
 
 @needs_data
-@examples(600)
+@examples(300)
 @given(path=st.sampled_from(dbc_files() or [Path()]), seed=st.integers(0, 1 << 32))
 def test_a_damaged_line_loses_at_most_what_it_is_about(
     path: Path, seed: int, tmp_path_factory: pytest.TempPathFactory

@@ -524,7 +524,7 @@ def test_every_frame_of_a_real_database_is_an_event_or_counted() -> None:
     assert len(driven.events) == machine.rx.received.total()
     assert machine.rx.received.total() + machine.dropped().total() == len(frames) > 5000
     same = refused = 0
-    for event in driven.events:
+    for event in driven.events[::4]:
         try:
             again = driven.databases.decode(driven.databases.encode(event), event.time)
         except EventError:
@@ -532,7 +532,7 @@ def test_every_frame_of_a_real_database_is_an_event_or_counted() -> None:
         else:
             assert again == event
             same += 1
-    assert same > 1000, (same, refused)
+    assert same > 250, (same, refused)
 
 
 class RecordingDriver:

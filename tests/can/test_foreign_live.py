@@ -340,7 +340,7 @@ def test_what_a_socket_loses_is_counted() -> None:
 
 def test_the_commands_know_the_types_of_the_address(multicast: str, tmp_path: Path) -> None:
     listening = subprocess.Popen(
-        [sys.executable, "-m", "genus", "sub", "--bus", multicast, "Lamp where on == 1", "--count", "1", "--json"],
+        [sys.executable, "-m", "genus", "sub", "--bus", multicast, "Lamp where on == 1", "--limit", "1", "--json"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -117,7 +117,7 @@ def damaged(writer: Writer, seed: int) -> bytes:
 
 @pytest.mark.parametrize("name", TEXT_FORMATS)
 @given(seed=seeds)
-@examples(10)
+@examples(5)
 def test_columns_are_what_lines_are(name: str, seed: int) -> None:
     """Also after damage."""
     writer, raw = WRITERS[name], damaged(WRITERS[name], seed)

@@ -130,13 +130,13 @@ def test_channels_are_named_as_the_file_names_them(ending: str, channel: str | N
     "damage", [b"", b"garbage", b"\x00\xff\xfe\x80", b"1.0 1 zz Rx d 8 1 2", b"9" * 70_000, b"9 9"]
 )
 def test_damaged_lines_cost_only_themselves(ending: str, damage: bytes, tmp_path: Path) -> None:
-    path = write(tmp_path / f"some.{ending}", messages(2000))
+    path = write(tmp_path / f"some.{ending}", messages(500))
     lines = path.read_bytes().split(b"\n")
-    for at in (len(lines) - 2, 1000, 20):
+    for at in (len(lines) - 2, 250, 20):
         lines.insert(at, damage)
     path.write_bytes(b"\n".join(lines))
     log = read_log(path)
-    assert [each.frame for each in log] == frames(messages(2000))
+    assert [each.frame for each in log] == frames(messages(500))
     assert log.skipped.total() == (3 if damage else 0)
     assert len(log.problems) == (3 if damage else 0)
     assert all(place.startswith("line ") for place in log.problems)
@@ -146,7 +146,7 @@ def test_damaged_lines_cost_only_themselves(ending: str, damage: bytes, tmp_path
 def test_a_file_cut_anywhere_is_read_up_to_the_cut(ending: str, tmp_path: Path) -> None:
     whole = write(tmp_path / f"whole.{ending}", messages(12)).read_bytes()
     cut = tmp_path / f"cut.{ending}"
-    for end in range(0, len(whole), 7):
+    for end in range(0, len(whole), 23):
         cut.write_bytes(whole[:end])
         try:
             found = [each.frame for each in read_log(cut)]
@@ -191,12 +191,13 @@ def test_a_packed_file_that_is_damaged_is_read_up_to_the_damage(tmp_path: Path) 
     assert "CRC" in str(log.skipped)
 
 
+@pytest.mark.parametrize("files", [25, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("ending", WRITERS)
-def test_flipped_bytes_never_raise(ending: str, tmp_path: Path) -> None:
+def test_flipped_bytes_never_raise(ending: str, files: int, tmp_path: Path) -> None:
     whole = write(tmp_path / f"whole.{ending}", messages(30)).read_bytes()
     bad = tmp_path / f"bad.{ending}"
     rng = random.Random(3)
-    for _ in range(150):
+    for _ in range(files):
         data = bytearray(whole)
         for _ in range(rng.randrange(1, 6)):
             data[rng.randrange(len(data))] = rng.randrange(256)
@@ -487,11 +488,14 @@ def test_a_container_that_decompresses_to_far_too_much_is_skipped(
     assert log.skipped == {"damaged container": 1}
 
 
-def test_no_frame_is_made_up_from_the_pieces_of_damaged_containers(containers: tuple[Path, list[int]]) -> None:
+@pytest.mark.parametrize("files", [50, pytest.param(500, marks=pytest.mark.slow)])
+def test_no_frame_is_made_up_from_the_pieces_of_damaged_containers(
+    containers: tuple[Path, list[int]], files: int
+) -> None:
     path, _ = containers
     whole, wanted = path.read_bytes(), set(frames(messages(200)))
     rng = random.Random(11)
-    for _ in range(200):
+    for _ in range(files):
         data = bytearray(whole)
         for _ in range(rng.randrange(1, 6)):
             at = rng.randrange(144, len(data))

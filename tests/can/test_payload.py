@@ -19,8 +19,8 @@ from genus.errors import EventError, SubscriptionError
 from genus.filters._evaluate import round_to_float32
 from genus.model import Float32, Int8, Int16, UInt8, UInt16, UInt32, attributes, check, vector
 from genus.model._event import create_event
-from genus.model._read_back import is_same
-from genus.model._unread import unread_values
+from genus.model._plain import is_same
+from genus.model._values import unread_values
 from genus.model.types import Attribute, ChoiceType, FloatType, IntType, OpaqueType, TextType, Vector
 from tests.generators import Generator, Sampler, declare
 from tests.wild_values import wild_event
@@ -496,7 +496,7 @@ def test_the_smallest_events_take_a_byte_or_two() -> None:
     assert PayloadCodec.of(Tiny, vector(Tiny)).encode(Tiny(offset=-1), 0) == (0, b"\x00\xff")
 
 
-@pytest.mark.parametrize("count", [100, 130, 700, 2000])
+@pytest.mark.parametrize("count", [100, 130, 700, pytest.param(2000, marks=pytest.mark.slow)])
 def test_a_family_may_have_thousands_of_attributes(count: int) -> None:
     """Headers of some bytes are read by nested blocks, longer ones are not: Python has a limit of a hundred."""
     wide = declare("Wide", Event, {f"a{number}": UInt8 | None for number in range(count)})

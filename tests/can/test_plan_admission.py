@@ -68,7 +68,7 @@ def check(found: Plan, seed: int, until: int) -> int:
     return ended
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_channels_that_are_admitted_keep_their_promises(seed: int) -> None:
     """Frames are as long as they can be, every hard frame fails as often as its slot allows."""
     assert check(plan(random_system(seed), with_advice=False), seed, 200 * MS) > 0
@@ -126,7 +126,7 @@ def test_a_full_bus_has_no_bound_for_others(crossing: Plan) -> None:
     assert verdict.reason.startswith("no bound")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_advice_works_when_it_is_followed(seed: int) -> None:
     system = random_system(seed, load=0.6, bitrate=500_000)
     found = plan(system)

@@ -92,8 +92,7 @@ def test_the_calendar_is_written_for_nodes(tmp_path: Path, refused: Path) -> Non
 
 def test_pictures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    assert invoke(CROSSING, "--png", tmp_path / "a.png", "--svg", tmp_path / "a.svg").exit_code == 0
-    assert (tmp_path / "a.png").read_bytes()[:4] == b"\x89PNG"
+    assert invoke(CROSSING, "--svg", tmp_path / "a.svg").exit_code == 0
     first = (tmp_path / "a.svg").read_text()
     assert "<svg" in first
     invoke(CROSSING, "--svg", tmp_path / "b.svg")

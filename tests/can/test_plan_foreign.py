@@ -368,13 +368,13 @@ def test_any_random_system_makes_a_file_that_can_be_read() -> None:
 
 def test_the_command_shows_collisions_and_writes_the_file(typed: Path, tmp_path: Path) -> None:
     target = tmp_path / "own.dbc"
-    done = CliRunner().invoke(genus, ["can", "plan", str(typed), "--dbc", str(target)])
+    done = CliRunner().invoke(genus, ["can", "plan", str(typed), "--write-dbc", str(target)])
     assert done.exit_code == 0, done.output
     assert target.read_text() == format_dbc(load_system(typed))
     target.unlink()
     taken = Identifier(Priority.NONE, 1, load_system(typed).channels[1].etag).pack()
     typed.write_text(TYPED.replace("[bus]", f'[bus]\nreserved = ["0x{taken:08X}"]'))
-    refused = CliRunner().invoke(genus, ["can", "plan", str(typed), "--dbc", str(target)])
+    refused = CliRunner().invoke(genus, ["can", "plan", str(typed), "--write-dbc", str(target)])
     assert refused.exit_code == 1
     assert "1 identifier of other makers' frames would be used twice" in refused.stderr
     assert "[nodes] north = 2" in " ".join(refused.stdout.split())

@@ -51,7 +51,7 @@ def check(outcome: Outcome, plan: Plan) -> None:
             assert result.worst_ns <= result.bound_ns
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_systems_keep_every_promise_of_their_plan(seed: int) -> None:
     """No hard event is missed; no soft one in admitted systems; no bound of the others is exceeded."""
     prepared = PreparedSystem.of(random_system(seed))
@@ -208,7 +208,7 @@ def check_losses(omissions: int, p: float, seconds: float) -> None:
         assert each.alarms == {"one": each.not_sent, "two": each.not_sent}
 
 
-@pytest.mark.parametrize(("p", "omissions"), [(0.2, 0), (0.2, 1), (0.1, 1)])
+@pytest.mark.parametrize(("p", "omissions"), [(0.2, 1)])
 def test_hard_events_are_lost_as_often_as_all_their_attempts_fail(p: float, omissions: int) -> None:
     """p^(o+1) of them within three sigma; each loss is told once to each subscriber, and nothing comes late."""
     check_losses(omissions, p, seconds=3)

@@ -157,7 +157,7 @@ def test_the_crossing_keeps_its_promises_with_real_clocks(crossing: PreparedSyst
     outcome = run(crossing)
     assert outcome.admitted
     assert outcome.broken == ()
-    assert outcome.troubles == {}
+    assert outcome.problems == {}
 
 
 def test_the_same_seed_comes_to_the_same_outcome_and_another_to_another(small: PreparedSystem) -> None:
@@ -188,7 +188,7 @@ def test_nobody_is_told_of_a_loss_that_was_none(crossing: PreparedSystem, seed: 
     """A report may have to wait until events that it does not count have gone before it."""
     outcome = run(crossing, "errors p=0.1", duration=1.0, seed=seed)
     assert all(result.lost == 0 for result in outcome.channels)
-    assert "EventsLost" not in outcome.troubles
+    assert "EventsLost" not in outcome.problems
 
 
 def test_a_station_that_restarts_takes_part_again(small: PreparedSystem) -> None:
@@ -292,7 +292,7 @@ def test_the_command_shows_every_channel_and_writes_trace_and_picture(file: Path
 def test_a_picture_shows_the_stretch_that_is_asked_for(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`--from` and `--for` count from when programs begin to publish; without them the command chooses."""
+    """Times count from when programs begin to publish; without them the command chooses."""
     drawn: list[tuple[int, int]] = []
 
     def draw(world: World, path: Path, begin_ns: int, end_ns: int) -> None:
@@ -300,7 +300,8 @@ def test_a_picture_shows_the_stretch_that_is_asked_for(
 
     monkeypatch.setattr(World, "draw", draw)
     seconds = []
-    for options in (("--from", "30ms", "--for", "5ms"), ("--from", "0s", "--duration", "100ms"), ("--for", "100ms")):
+    picture = ("--picture-from", "30ms", "--picture-for", "5ms")
+    for options in (picture, ("--picture-from", "0s", "--for", "100ms"), ("--for", "100ms")):
         done = CliRunner().invoke(sim, [str(file), "--png", str(tmp_path / "x.png"), "--json", *options])
         assert done.exit_code == 0, done.output
         outcome = json.loads(done.stdout)
@@ -352,7 +353,7 @@ def test_a_broken_promise_is_a_failure_only_if_asked_for(file: Path) -> None:
         (["--faults", "crash node=99 at=1s"], "there is no host 99"),
         (["--faults", "blocking"], "perfect clocks"),
         (["--runs", "2", "--png", "x.png"], "single run"),
-        (["--from", "1s"], "add --png"),
+        (["--picture-from", "1s"], "add --png"),
     ],
 )
 def test_what_cannot_be_simulated_is_one_clear_line(file: Path, arguments: list[str], problem: str) -> None:

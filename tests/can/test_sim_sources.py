@@ -89,7 +89,7 @@ def test_at_a_moderate_load_no_policy_misses_anything() -> None:
 
 def test_with_promotion_misses_are_near_those_of_edf_and_less_than_half_of_fixed_priorities() -> None:
     """At a load of 0.9, with hard frames and frames without deadline besides."""
-    found = soft_misses(0.9, seed=2, seconds=4)
+    found = soft_misses(0.9, seed=2, seconds=2)
     assert 0 < found["quantised"].percent <= 1.5 * found["edf"].percent
     assert found["quantised"].percent < found["deadline-monotonic"].percent / 2
 

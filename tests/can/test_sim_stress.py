@@ -72,12 +72,12 @@ class RandomRun:
         """Few identifiers and data, so that some stations collide and some send the same frame."""
         random = self.random
         extended = random.random() < 0.9
-        id_ = random.choice([1, 2, 3, 1 << 21, 5 << 21]) if extended else random.randrange(3)
+        id_ = random.choice([1, 2, 3, 1 << 21, 5 << 21]) if extended else random.randrange(2)
         return Frame(id_, random.choice([b"", b"\0", b"\1", bytes(8)]), extended=extended)
 
 
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.6])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_trace_agrees_with_the_calls_of_the_stations(seed: int, p: float) -> None:
     run = RandomRun(seed, p)
     run.run()
@@ -95,7 +95,7 @@ def test_the_trace_agrees_with_the_calls_of_the_stations(seed: int, p: float) ->
     assert not [key for key in traced - ends if key[2] == "receive"]
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_frames_of_a_bus_never_overlap_and_the_bus_is_idle_in_the_end(seed: int) -> None:
     run = RandomRun(seed, 0.3)
     run.run()

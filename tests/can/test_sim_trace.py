@@ -130,11 +130,10 @@ def test_a_timeline_has_a_row_for_each_station() -> None:
     assert by_node[0].passages == tuple(trace)
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_a_picture_is_written(tmp_path: Path, suffix: str) -> None:
+def test_a_picture_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     trace = make_trace(*FAULTS, milliseconds=20)
-    file = tmp_path / f"timeline.{suffix}"
+    file = tmp_path / "timeline.png"
     draw_timeline(trace, file, slots=[(0, 2_000_000, "slot")], names={1: "brake"}, etag_names={201: "B"})
     assert file.stat().st_size > 10_000
 

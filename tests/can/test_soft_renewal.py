@@ -65,7 +65,7 @@ def observe(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> Counter[int]
     return found
 
 
-@examples(60)
+@examples(20)
 @given(
     seed=st.integers(0, 10_000),
     p=st.sampled_from((0.0, 0.1, 0.45)),

@@ -192,7 +192,7 @@ def test_a_simulated_system_keeps_its_sporadic_promises(seed: int) -> None:
     assert 50 < alarms.published < 150
     assert alarms.sent == alarms.published
     assert list(alarms.broken()) == []
-    assert outcome.troubles.get("EventMissing", 0) == 0
+    assert outcome.problems.get("EventMissing", 0) == 0
 
 
 @examples(60)

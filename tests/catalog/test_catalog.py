@@ -8,8 +8,7 @@ import pytest
 
 from genus import Event, Kind, Maybe, Subscription, Unit
 from genus.catalog import Catalog, types_in
-from genus.catalog._numbers import NumberAllocator
-from genus.catalog._records import TypeTable
+from genus.catalog._records import NumberAllocator, TypeTable
 from genus.codes import EtagSpace
 from genus.errors import CatalogConflict, DeclarationError, EtagsExhausted, NotRegistered, SubscriptionError
 from genus.model import vector

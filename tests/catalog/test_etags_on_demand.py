@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from genus import Event, Subscription, targets
 from genus.catalog import Catalog
-from genus.catalog._numbers import NumberAllocator
-from genus.catalog._records import TypeTable
+from genus.catalog._records import NumberAllocator, TypeTable
 from genus.codes import EtagSpace
 from genus.errors import EtagsExhausted, NotRegistered
 from genus.model import is_event_type, name_of

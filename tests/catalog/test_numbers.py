@@ -2,8 +2,7 @@
 
 import pytest
 
-from genus.catalog._numbers import MAX_CODE_DIGITS, NumberAllocator
-from genus.catalog._records import ROOT, TypeRecord, TypeTable
+from genus.catalog._records import MAX_CODE_DIGITS, ROOT, NumberAllocator, TypeRecord, TypeTable
 from genus.errors import HierarchyError
 
 

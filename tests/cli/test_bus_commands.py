@@ -72,7 +72,7 @@ class Running:
 
 @pytest.fixture
 def listening() -> Iterator[Running]:
-    running = Running("sub", "Loop where lane > 1", "--json", "--count", "2")
+    running = Running("sub", "Loop where lane > 1", "--json", "--limit", "2")
     running.wait_until_it_listens()
     yield running
     running.process.kill()
@@ -276,7 +276,7 @@ def test_explain_shows_every_target() -> None:
     [
         (["sub", "Loop where"], "expected a value, found the end (column 11)"),
         (["sub", "Nothing"], "no event type is called Nothing"),
-        (["sub", "--bus", "pigeon:"], "'pigeon:' is no address of a bus"),
+        (["sub", "--bus", "pigeon:"], "'pigeon:' is not an address of a bus"),
         (["pub", "Nothing"], "no event type is called Nothing; known: Camera, Loop"),
         (["pub", "Roadside"], "Roadside is a kind and has no events of its own; its event types: Loop, Camera"),
         (["pub", "Loop"], "not a Loop: Loop requires lane, but 'lane' was not given"),

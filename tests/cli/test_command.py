@@ -123,8 +123,17 @@ def test_the_same_option_has_the_same_name_and_place_holder_everywhere() -> None
                 context = click.Context(command)
                 shown.setdefault(option.opts[-1], set()).add(option.make_metavar(context))
     differing = {name for name, places in shown.items() if len(places) > 1}
-    # Of a log and of a table; of clocks and of Spark; a file and a folder; of publishing and of file names.
-    assert differing == {"--columns", "--master", "--out", "--pattern"}
+    # Of a log and of a table; a file and a folder; of publishing and of file names.
+    assert differing == {"--columns", "--out", "--pattern"}
+
+
+def test_an_option_takes_a_value_everywhere_or_nowhere() -> None:
+    flags: dict[str, set[bool]] = {}
+    for command in ALONE.values():
+        for option in command.params:
+            if isinstance(option, click.Option):
+                flags.setdefault(option.opts[-1], set()).add(option.is_flag)
+    assert [name for name, kinds in flags.items() if len(kinds) > 1] == []
 
 
 def test_help_imports_no_command() -> None:

@@ -159,7 +159,7 @@ def test_bus_shows_wants_and_events_of_types_that_it_does_not_know(
 ) -> None:
     """Another process has other types; here it is played by a raw participant."""
     monkeypatch.delenv("GENUS_TYPES")
-    from genus.net._link.control import control_key, encode_text
+    from genus.net._link.messages import control_key, encode_text
     from genus.net._transport import Sending
 
     class Silent:
@@ -225,8 +225,11 @@ def test_monitor_counts_by_type_and_source(folder: Path, network: MemoryNetwork,
 def test_what_cannot_be_watched_is_one_line(folder: Path) -> None:
     for words, said in (
         (("bus", "local:"), "local: stays within this command"),
-        (("monitor", "zenho:"), "'zenho:' is no address of a bus: did you mean 'zenoh'?"),
-        (("sub", "--bus", "nowhere"), "'nowhere' is no address of a bus: known are can:, coap:, coaps:, ipc:, local:"),
+        (("monitor", "zenho:"), "'zenho:' is not an address of a bus: did you mean 'zenoh'?"),
+        (
+            ("sub", "--bus", "nowhere"),
+            "'nowhere' is not an address of a bus: known are can:, coap:, coaps:, ipc:, local:",
+        ),
     ):
         done = genus(*words)
         assert done.returncode in (1, 2)
@@ -258,7 +261,7 @@ def test_metrics_of_a_command_are_served_while_it_runs(folder: Path, network: Me
 
         end = repeatedly(bus, ask)
         done = genus(
-            "sub", "--bus", "memory:rail", "Event where place == 'end'", "--count", "1", "--metrics", str(port)
+            "sub", "--bus", "memory:rail", "Event where place == 'end'", "--limit", "1", "--metrics", str(port)
         )
         end()
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from bench.balanced_trees import MAX_CODES, figure_2, measure_balanced_trees
-from genus.cli._codes import codes
+from genus.cli._types import codes
 from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme, compare_schemes
 from genus.codes.types import CodeCost, NotApplicable
 

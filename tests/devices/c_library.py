@@ -9,7 +9,7 @@ from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 
-from genus.devices import NODE
+from genus.devices._firmware import NODE
 from tests.devices.toolchain import RUNTIME, need, run
 
 SHIM = Path(__file__).parent / "c_station.c"

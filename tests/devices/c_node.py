@@ -538,7 +538,7 @@ class CNode:
 def c_stations(*names: str, options: tuple[str, ...] = LARGE) -> Iterator[dict[str, CNode]]:
     """Within the block, worlds make C nodes for the stations with these names; gives them by name."""
     made: dict[str, CNode] = {}
-    make_python = World.make_node
+    make_python = World._make_node
 
     def make_node(world: World, station: Station) -> Node | CNode:
         if station.name not in names:
@@ -560,5 +560,5 @@ def c_stations(*names: str, options: tuple[str, ...] = LARGE) -> Iterator[dict[s
         return made[station.name]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(World, "make_node", make_node)
+        patch.setattr(World, "_make_node", make_node)
         yield made

@@ -57,7 +57,7 @@ def assert_same(*faults: str, **options: Any) -> None:
     assert len(python) > 800
     for mine, theirs in zip(python, c, strict=True):
         assert mine == theirs
-    assert outcome.troubles == expected.troubles
+    assert outcome.problems == expected.problems
     assert outcome.channels == expected.channels
 
 
@@ -131,7 +131,7 @@ def assert_same_on(system: System, seed: int, clocks: Clocks) -> int:
                 pass
             outcome = running.outcome()
             trace = [(each.start_ns, each.end_ns, each.frame, each.outcome) for each in running.world.trace]
-            results.append((trace, outcome.channels, outcome.troubles))
+            results.append((trace, outcome.channels, outcome.problems))
     assert results[0] == results[1]
     return len(results[0][0])
 
@@ -225,7 +225,7 @@ def _is_event(call: Call) -> bool:
 def record(name: str, monkeypatch: pytest.MonkeyPatch) -> Recording:
     """What one Python node got and did in a run with errors and lost frames."""
     recordings: list[Recording] = []
-    make = World.make_node
+    make = World._make_node
 
     def make_node(world: World, station: Any) -> Any:
         node = make(world, station)
@@ -234,7 +234,7 @@ def record(name: str, monkeypatch: pytest.MonkeyPatch) -> Recording:
         recordings.append(Recording(node))
         return recordings[-1]
 
-    monkeypatch.setattr(World, "make_node", make_node)
+    monkeypatch.setattr(World, "_make_node", make_node)
     faults = ("errors p=0.05", "duplicates p=0.02", "omissions p=0.02 band=soft receivers=1")
     with ScenarioRun(SETTING.scenario(*faults, duration=0.8, masters=(MASTER,))) as running:
         for _ in running.advance():
@@ -405,7 +405,7 @@ def test_the_first_event_of_a_late_class_waits_for_the_answer_and_none_comes_twi
     catalog = Catalog()
     catalog.register(Vessel, Tank, Drum)
     kept = 0
-    for seed in range(12):
+    for seed in range(4):
         bus = LateBus(seed, catalog, Subscription(Vessel), (Tank, Drum), buffer)
         for _ in range(60):
             before = len(bus.delivered)
@@ -420,7 +420,7 @@ def test_the_first_event_of_a_late_class_waits_for_the_answer_and_none_comes_twi
         bus.pass_time(60_000_000_000)
         assert bus.waiting == 0
         assert bus.delivered, "a class was learnt"
-    assert (kept > 50) is (buffer == 8)
+    assert (kept > 15) is (buffer == 8)
 
 
 @pytest.mark.slow

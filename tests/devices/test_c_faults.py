@@ -1,6 +1,6 @@
 """The rows of the fault table that concern a node, with C nodes in the place of Python nodes.
 
-`python -m tests.devices.c_faults` runs them and prints the table of `docs/devices-node.md`.
+`python -m tests.devices.c_faults` runs them, whose rows `docs/devices-node.md` names, and prints a table.
 """
 
 import json

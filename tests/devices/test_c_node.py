@@ -130,7 +130,7 @@ def test_a_device_joins_twenty_nodes_and_keeps_its_calendar_and_deadlines(option
     device = made["device"]
     assert device.number is not None
     assert device.notices["ready"] == 4
-    assert outcome.troubles.get("HardStopped", 0) <= outcome.troubles.get("HardResumed", 0)
+    assert outcome.problems.get("HardStopped", 0) <= outcome.problems.get("HardResumed", 0)
     for channel in outcome.channels:
         assert channel.published > 10, channel.channel
         assert channel.sent == channel.published, channel.channel

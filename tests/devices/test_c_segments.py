@@ -27,11 +27,10 @@ def test_the_vectors_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("capacity", [8, 64])
-@pytest.mark.parametrize("size", [*range(150), 255, 256, 300, 1000, 65_535])
-def test_payloads_are_split_as_in_python(size: int, capacity: int) -> None:
-    payload = Random(size).randbytes(size)
-    for transfer in (0, 17, 31) if size < 1000 else (5,):
-        assert split_payload(payload, transfer, capacity) == split_in_python(payload, transfer, capacity)
+def test_payloads_are_split_as_in_python(capacity: int) -> None:
+    for size in (*range(150), 255, 256, 300, 1000, 65_535):
+        payload, transfer = Random(size).randbytes(size), size % 32
+        assert split_payload(payload, transfer, capacity) == split_in_python(payload, transfer, capacity), size
 
 
 def test_there_is_no_segment_after_the_last() -> None:

@@ -42,7 +42,7 @@ def compiled_flash(firmware: Firmware, folder: Path) -> int:
 
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 @pytest.mark.parametrize("codec", ["table", "straight"])
-@pytest.mark.parametrize("seed", [None, 31, 32, 33])
+@pytest.mark.parametrize("seed", [None, 31])
 def test_the_estimate_of_flash_is_near(seed: int | None, codec: str, tmp_path: Path) -> None:
     """Within a factor of 1.5: it is for choosing, not for linking."""
     firmware = road_firmware(codec=codec) if seed is None else make(RandomSystem(seed), codec).firmware

@@ -19,10 +19,11 @@ from genus.can._protocol.catalog_queries import CatalogIndex
 from genus.can._protocol.messages import Question, QuestionKind
 from genus.catalog import Catalog
 from genus.codes import encode_code
-from genus.devices import NODE, RUNTIME, Firmware, generate
+from genus.devices import Firmware, generate
+from genus.devices._firmware import NODE, RUNTIME
 from genus.errors import DeviceError, NotRegistered, SubscriptionError
 from genus.filters import read_subscriptions
-from genus.model._unread import unread_values
+from genus.model._values import unread_values
 from genus.testing import run_command
 
 from . import road

@@ -18,7 +18,7 @@ from genus.catalog._declare import make_enum
 from genus.devices import Firmware, generate
 from genus.devices._declarations import comment
 from genus.errors import DeviceError
-from genus.targets.c._names import constant_name
+from genus.targets.c._layout import constant_name
 
 from ..examples import examples
 from .compiled import OK, Device, declare, device_of, frame_of, needs_compiler

@@ -46,7 +46,7 @@ def check(device: Device, event: Event, called: int) -> None:
 
 
 @pytest.mark.parametrize("codec", ["table", "straight"])
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
 def test_random_systems(seed: int, codec: Codec, simulator: Simulator, tmp_path: Path) -> None:
     """The random systems of test_generated_code.py, from payloads to handlers."""
     system = RandomSystem(seed)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from genus.devices import NODE, RUNTIME, generate, runtime_file
+from genus.devices import generate
+from genus.devices._firmware import NODE, RUNTIME, runtime_file
 from genus.devices._readme import DEVIATIONS
+from genus.devices.types import Codec
 
 from . import road
 from .compiled import needs_compiler
@@ -22,8 +24,7 @@ needs_cppcheck = pytest.mark.skipif(shutil.which("cppcheck") is None, reason="cp
 
 
 @needs_compiler
-@pytest.mark.parametrize("codec", ["table", "straight"])
-@pytest.mark.parametrize("node", [False, True])
+@pytest.mark.parametrize(("codec", "node"), [("table", True), ("straight", False)])
 def test_the_command_of_the_readme_compiles_with_what_it_says_to_provide(
     codec: Any, node: bool, tmp_path: Path
 ) -> None:
@@ -69,13 +70,14 @@ def test_every_file_states_its_licence() -> None:
 
 
 @needs_cppcheck
-@pytest.mark.parametrize("codec", ["table", "straight"])
-def test_rules_that_generated_code_violates_are_listed(codec: Any, tmp_path: Path) -> None:
+def test_rules_that_generated_code_violates_are_listed(tmp_path: Path) -> None:
     system = RandomSystem(5)
     asked = [(f"s{number}", each) for number, each in enumerate(system.subscriptions(3))]
-    made = generate(system.catalog, asked, name="made", publish=system.types, codec=codec, residual=True)
-    made.write(tmp_path)
-    assert {rule for rule, _ in reported([tmp_path / "made.c"])} <= DEVIATIONS.keys()
+    codecs: tuple[Codec, ...] = ("table", "straight")
+    for codec in codecs:  # one run each: cppcheck takes two files for one program
+        made = generate(system.catalog, asked, name="made", publish=system.types, codec=codec, residual=True)
+        made.write(tmp_path)
+        assert {rule for rule, _ in reported([tmp_path / "made.c"])} <= DEVIATIONS.keys()
 
 
 @needs_cppcheck

@@ -312,13 +312,13 @@ def test_channels_that_do_not_fit_their_plan_are_refused(tmp_path: Path) -> None
 
 
 def test_more_blocks_than_a_node_counts_are_refused() -> None:
-    above: list[Any] = [META(f"Above{number}", (Event,), {"__module__": __name__}) for number in range(100)]
+    above: list[Any] = [META(f"Above{number}", (Event,), {"__module__": __name__}) for number in range(85)]
     below: list[Any] = [META(f"Below{number}", (cls,), {"__module__": __name__}) for number, cls in enumerate(above)]
     catalog = Catalog()
     catalog.register(*above, *below)
     asked = {f"all{number}": Subscription(cls) for number, cls in enumerate(above)}
     asked |= {f"one{number}": Subscription(cls, exact=True) for number, cls in enumerate(above + below)}
-    with pytest.raises(DeviceError, match="300 blocks, and may have 254; subscribe to fewer types"):
+    with pytest.raises(DeviceError, match="255 blocks, and may have 254; subscribe to fewer types"):
         generate(catalog, asked, name="all").with_node()
 
 

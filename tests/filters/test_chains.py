@@ -28,7 +28,7 @@ from genus.testing import compiled_expressions, spark_session
 from tests.examples import examples
 from tests.generators import Generator, Sampler
 from tests.lake.stored import stored_frame
-from tests.test_truth_table import COSTLY, SAME_VALUES, TARGETS, check
+from tests.test_truth_table import COSTLY, SAME_VALUES, TARGETS, check, oracle
 
 LONG, SHORT = 2000, 100
 EVENTS = Generator(5).events(12, Sampler)
@@ -60,10 +60,23 @@ def long_ones(length: int) -> dict[str, Predicate]:
     }
 
 
-@pytest.mark.parametrize("target", [one for one in TARGETS if one not in ("spark", *SAME_VALUES)])
-@pytest.mark.parametrize("form", long_ones(1))
-def test_long_chains_run_on_every_target(target: str, form: str) -> None:
-    check(target, [Subscription(Sampler, where=long_ones(LONG)[form])], EVENTS)
+@cache
+def long_cases(length: int) -> tuple[list[Subscription], list[list[bool]]]:
+    asked = [Subscription(Sampler, where=where) for where in long_ones(length).values()]
+    return asked, oracle(asked, EVENTS)
+
+
+@pytest.mark.parametrize(
+    ("target", "length"),
+    [
+        *((one, LONG) for one in TARGETS if one not in (*COSTLY, *SAME_VALUES)),
+        *((one, 4 * SHORT) for one in COSTLY if one != "spark"),
+        *(pytest.param(one, LONG, marks=pytest.mark.slow) for one in COSTLY if one != "spark"),
+    ],
+)
+def test_long_chains_run_on_every_target(target: str, length: int) -> None:
+    asked, expected = long_cases(length)
+    check(target, asked, EVENTS, expected)
 
 
 @pytest.mark.slow
@@ -73,8 +86,16 @@ def test_long_chains_run_on_spark(length: int) -> None:
         check("spark", [Subscription(Sampler, where=where)], EVENTS)
 
 
-@pytest.mark.parametrize("length", [250, pytest.param(LONG, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("form", ["and", "or"])
+@pytest.mark.parametrize(
+    ("form", "length"),
+    [
+        ("and", 250),
+        *(
+            pytest.param(form, size, marks=pytest.mark.slow)
+            for form, size in (("or", 250), ("and", LONG), ("or", LONG))
+        ),
+    ],
+)
 def test_long_filters_of_stored_tables(form: str, length: int, tmp_path: Path) -> None:
     """Spark takes a conjunction apart to test it on files, and must not nest it again too deep."""
     frame = stored_frame(spark_session(), EVENTS, tmp_path)

@@ -15,7 +15,7 @@ from genus.errors import SubscriptionError
 from genus.filters import complete
 from genus.filters._parser import _Parser
 from genus.filters._subscription import parse_again
-from genus.filters._token import Token
+from genus.filters._type_names import Token
 from genus.filters.types import Completion, CompletionItem
 from genus.model import subtypes, vector
 from tests.examples import examples

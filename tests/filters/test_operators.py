@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe, Subscription, coalesce, this, when
 from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters._like import Pattern, is_like, matcher, read_pattern
+from genus.filters._evaluate import Pattern, is_like, matcher, read_pattern
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.targets import arrow, python
 from tests.examples import examples

@@ -2,6 +2,7 @@
 
 import gc
 import weakref
+from collections.abc import Iterator
 from itertools import count
 
 import pytest
@@ -47,6 +48,16 @@ def parsed(name: str) -> type | None:
 Declaration = tuple[str, str, int]
 
 
+@pytest.fixture
+def few_objects() -> Iterator[None]:
+    """Garbage is collected after every step, but not among the objects of the tests before, which takes long."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.mark.usefixtures("few_objects")
 @examples(60)
 @given(
     steps=st.lists(

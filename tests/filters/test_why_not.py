@@ -13,7 +13,7 @@ from genus import Event, Float32, Kind, Maybe, Subscription, all_of, this
 from genus.errors import EventError
 from genus.filters._subscription import rebuild
 from genus.filters.internal import conjuncts
-from genus.filters.types import AllOf, Unmet
+from genus.filters.types import AllOf, Mismatch
 from tests.examples import examples
 from tests.generators import Generator
 
@@ -66,7 +66,7 @@ def test_each_part_told_is_one_of_the_subscription_and_not_met_by_itself(seed: i
                 assert opposite.matches(event) == (unmet.truth == "false"), unmet
 
 
-def alone(subscription: Subscription, unmet: Unmet, form: str = "{}") -> Subscription[Any]:
+def alone(subscription: Subscription, unmet: Mismatch, form: str = "{}") -> Subscription[Any]:
     """A subscription that has one part only."""
     if unmet.stage == "type":
         return Subscription.parse(unmet.part, subscription.types)
@@ -113,8 +113,8 @@ def test_if_the_type_does_not_match_only_types_are_told(text: str, event: Event,
 
 def test_something_that_is_no_event_does_not_have_the_type() -> None:
     assert Subscription(all_of(Loop, Roadside)).why_not(3) == (  # type: ignore[arg-type]
-        Unmet("type", "Loop", "false", "int"),
-        Unmet("type", "Roadside", "false", "int"),
+        Mismatch("type", "Loop", "false", "int"),
+        Mismatch("type", "Roadside", "false", "int"),
     )
 
 
@@ -166,7 +166,7 @@ def test_values_of_another_type_do_not_matter_if_matches_does_not_come_to_them()
     wanted = Subscription(Loop, has="place", where=this.speed > 30)
     wrong = Loop(lane=1, speed="fast")  # type: ignore[arg-type]
     assert not wanted.matches(wrong)
-    assert wanted.why_not(wrong) == (Unmet("has", "place", "false", "place is absent"),)
+    assert wanted.why_not(wrong) == (Mismatch("has", "place", "false", "place is absent"),)
 
 
 def test_as_text_it_is_one_line() -> None:

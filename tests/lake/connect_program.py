@@ -21,12 +21,12 @@ from genus.lake import (
     Pairing,
     Walk,
     Windows,
+    _jobs,
     read_results,
     register_data_source,
     ship,
 )
 from genus.lake._jobs import is_connect
-from genus.lake._query import sent_plan
 from tests.lake.bursts import GIVES, bursts
 from tests.lake.pipeline import SUBSCRIPTIONS, digests
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, traffic, write_recording
@@ -123,7 +123,7 @@ def _route_steps(lake: Lake, folder: Path) -> Steps:
 
 def _count_by_file(lake: Lake) -> int:
     """The plan is sent as a file."""
-    with patch.object(sent_plan, "MAX_CONTENT", 0):
+    with patch.object(_jobs, "MAX_CONTENT", 0):
         return lake.route(SUBSCRIPTIONS).frame().count()
 
 

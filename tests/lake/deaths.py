@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from genus.lake._ingest import job
-from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.lake_tables import SparkStore
 from genus.lake._tables.store import Drafts
 
 

@@ -14,9 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from genus import Subscription, this
-from genus.lake import Inboxes, Lake, pair, windows
+from genus.lake import Inboxes, Lake, _jobs, pair, windows
 from genus.lake._jobs import ship
-from genus.lake._query import sent_plan
 from tests.lake.roads import ALL, Counter, Gate, Radar, Streetside
 
 SUBSCRIPTIONS = {
@@ -80,7 +79,7 @@ def cluster_session(given: Given) -> SparkSession:
 
 def run(spark: SparkSession, recordings: Path, folder: Path) -> dict[str, object]:
     """The figures of every step; small plans, too, are sent as files."""
-    sent_plan.MAX_CONTENT = 0
+    _jobs.MAX_CONTENT = 0
     lake = Lake.create(spark, folder / "lake", *ALL)
     ingested, again = lake.ingest(recordings), lake.ingest(recordings)
     compacted = lake.compact()

@@ -17,7 +17,7 @@ from genus.lake import Lake
 from genus.lake._ingest.job import gather_reports
 from genus.lake._stream import stream
 from genus.lake._stream.delivery import Delivery
-from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.lake_tables import SparkStore
 from genus.testing import spark_session
 from tests.lake.test_inboxes import WANTED
 

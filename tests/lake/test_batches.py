@@ -13,9 +13,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from genus.errors import LakeError
 from genus.lake._stream.source import last_version, parts_to_read
 from genus.lake._tables import ledger as ledger_module
-from genus.lake._tables.batches import find_versions, is_cut, joined_versions
 from genus.lake._tables.commits import CommitDraft, Cursor, Kind, Part, StoredFile, checksum
 from genus.lake._tables.ledger import Ledger
+from genus.lake._tables.state import find_versions, is_cut, joined_versions
 from tests.examples import examples
 from tests.lake.test_ledger import MemoryFiles
 
@@ -53,8 +53,8 @@ class Disk:
         )
 
     def rewrite(self, kind: Kind, parts: list[Part], gone: int | None = None) -> None:
-        """Rewrite parts as `LakeTables.rows_to_rewrite` does, without an event."""
-        known = find_versions(self.ledger, parts)
+        """Rewrite parts as `LakeTables._rows_to_rewrite` does, without an event."""
+        known = find_versions(self.ledger.history(), parts)
         rows = [
             Row(row.event, part.last if row.batch is None else row.batch)
             for part in known

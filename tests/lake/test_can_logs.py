@@ -126,7 +126,7 @@ def reasons_of(letters: list[DeadLetter]) -> Counter[str]:
     return Counter(known if letter.reason.startswith(known) else letter.reason for letter in letters)
 
 
-@pytest.mark.parametrize("target", [100, 4096, 1 << 20])
+@pytest.mark.parametrize("target", [300, 4096, 1 << 20])
 def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
     car: Path, tmp_path: Path, target: int
 ) -> None:
@@ -424,6 +424,20 @@ def test_a_lake_says_what_is_doubtful_and_takes_the_unit_and_columns(
     assert done.events + done.dead == sum(bool(data) for _, _, data in rows)
     with pytest.raises(LakeError, match="is no unit of times"):
         lake.ingest(odd, dbc=car, time_unit="h")
+    register_data_source(spark)
+    files = spark.read.format("genus").options(dbc=str(car), type="Event", columns=columns).load(str(odd))
+    assert files.count() == done.events
+
+
+def test_a_stream_takes_the_unit_of_logs_and_names_what_is_doubtful(
+    spark: SparkSession, car: Path, tmp_path: Path
+) -> None:
+    (landing := tmp_path / "landing").mkdir()
+    (landing / "ticks.csv").write_text("".join(f"{10 * at},0000010A,2,01,02\n" for at in range(60)))
+    lake = Lake.create(spark, tmp_path / "lake")
+    assert "ticks.csv: " in (lake.stream(landing, dbc=car).run().problem or "")
+    again = lake.stream(landing, dbc=car, time_unit="ms", identity="path", checkpoint=tmp_path / "again").run()
+    assert (again.files, again.problem) == (1, None)
 
 
 def _written(path: Path, text: str) -> Path:

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Maybe
-from genus.lake._ingest import text_lines
 from genus.lake._ingest.csv_files import STRAY, UNCLOSED, Csv
 from genus.records import Mapping, read_mapping
 from tests.examples import examples
@@ -100,7 +99,7 @@ def test_every_row_is_an_event_or_a_dead_letter(
     text = text.replace("\n", end)
     path = written(tmp_path_factory.mktemp("quotes") / "rows.csv", f"{HEADER}{end}{text}")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "BLOCK", draw.choice([5, 40, 1 << 20]))
+        patch.setattr("genus.lake._ingest.format.BLOCK", draw.choice([5, 40, 1 << 20]))
         read = Found(Csv(NEWLINES[newlines]), path, TYPES, target=draw.choice([7, 60, 1 << 20]))
     lines = text.removesuffix("\n").split("\n")
     starts = [len(HEADER + end) + sum(len(line) + 1 for line in lines[:row]) for row in range(len(lines))]

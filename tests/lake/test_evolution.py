@@ -118,7 +118,7 @@ def test_an_older_class_reads_the_columns_of_the_catalog(lake: Lake) -> None:
 
 def test_a_former_name_in_a_text_is_told_the_present_one(lake: Lake) -> None:
     with pytest.raises(SubscriptionError, match="'speed'; it was renamed to 'velocity'"):
-        lake.route({"ann": "Mast where speed > 50"}).plan()
+        lake.route({"ann": "Mast where speed > 50"})._plan()
 
 
 def test_inboxes_have_matches_of_all_times(lake: Lake, tmp_path: Path) -> None:

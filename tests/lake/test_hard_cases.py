@@ -12,7 +12,7 @@ from genus import Event, Maybe, Subscription, this
 from genus.bus import RecordingWriter
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Inboxes, Lake
-from genus.lake._tables.shapes import Shape, new_shapes
+from genus.lake._tables.commits import Shape, new_shapes
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 
@@ -223,6 +223,6 @@ def test_a_damaged_catalog_is_named(lake: Lake) -> None:
 def test_shapes_without_a_tag_stand_for_all_and_clash_with_none() -> None:
     """A type with too many shapes is listed once without presence bits; that is no collision with presence bits 0."""
     many = [Shape("F", "F", "2", f"{tag:x}") for tag in range(10)]
-    kept = new_shapes({shape.id: shape for shape in many[:3]}, {"F": 3}, many, most=5)
-    assert [shape.tag for shape in kept] == ["3", "4", None]
-    assert new_shapes({many[0].id: many[0]}, {"F": 1}, [Shape("F", "F", "2", None)], most=5)
+    kept = new_shapes({shape.id: shape for shape in many[:3]}, {"F": 3}, many, max_shapes=5)
+    assert [shape.presence for shape in kept] == ["3", "4", None]
+    assert new_shapes({many[0].id: many[0]}, {"F": 1}, [Shape("F", "F", "2", None)], max_shapes=5)

@@ -33,7 +33,7 @@ def frame_by_frame(dbc: Path, log: Path) -> tuple[list[Any], Counter[str]]:
     return events, decoding.rejected + lost
 
 
-@pytest.mark.parametrize("target", [200, 5_000, 1 << 20])
+@pytest.mark.parametrize("target", [800, 5_000, 1 << 20])
 @pytest.mark.parametrize("loss", [0.0, 0.03])
 def test_a_log_in_ranges_gives_what_it_gives_frame_by_frame(
     truck: Path, tmp_path: Path, target: int, loss: float

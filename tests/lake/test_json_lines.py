@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from genus import Catalog, Event, Maybe
-from genus.lake._ingest import text_lines
 from genus.lake._ingest.format import Types
 from genus.lake._ingest.json_lines import JsonLines
 from genus.model import Float32, Int8, UInt32
@@ -223,8 +222,8 @@ def test_empty_lines_and_a_mark_at_the_beginning_say_nothing(tmp_path: Path) -> 
 
 def test_a_line_that_is_too_long_is_one_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is never in memory as a whole, and the lines after it are read."""
-    monkeypatch.setattr(text_lines, "LINE_LIMIT", 1000)
-    monkeypatch.setattr(text_lines, "BLOCK", 300)
+    monkeypatch.setattr("genus.lake._ingest.format.LINE_LIMIT", 1000)
+    monkeypatch.setattr("genus.lake._ingest.format.BLOCK", 300)
     good = b'{"type":"Loop","lane":1}'
     for size in (1001, 1300, 50_000):
         read = found(tmp_path, good, b"x" * size, good, b"y" * size)
@@ -496,7 +495,7 @@ def test_how_a_file_is_cut_changes_nothing(
     written(path, draw.choice(["\n", "\r\n", "\n\n"]).join(lines) + draw.choice(["", "\n"]))
     whole = Found(JsonLines(), path, GENERATED)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "BLOCK", block)
+        patch.setattr("genus.lake._ingest.format.BLOCK", block)
         cut = Found(JsonLines(), path, GENERATED, target=target)
     assert cut.rows() == whole.rows()
     assert cut.letters == whole.letters

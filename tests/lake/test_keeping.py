@@ -23,8 +23,7 @@ from genus.lake import DerivedTable, Inboxes, Lake, LakeReader, Windows
 from genus.lake._query import removal
 from genus.lake._query.removal import policy_rules
 from genus.lake._tables.commits import Part
-from genus.lake._tables.lake_tables import with_first_names
-from genus.lake._tables.spark_store import SparkStore
+from genus.lake._tables.lake_tables import SparkStore, with_first_names
 from tests.lake.roads import write_recording
 
 SECRET = "Ann Withheld"
@@ -273,7 +272,7 @@ def test_a_delivery_during_a_deletion_is_done_again(
         return made
 
     monkeypatch.setattr(Inboxes, "_draft", slow)
-    assert inboxes.deliver(route).rows == 1 + 3
+    assert inboxes._deliver(route).rows == 1 + 3
     assert not inboxes.read(family="DoorVisit").where(f"person = '{SECRET}'").count()
 
 

@@ -221,6 +221,21 @@ def test_the_lake_may_be_left_to_the_environment(copy: Path, monkeypatch: pytest
     assert "nothing new" in genus("ingest", "city", "loops.genus")
 
 
+def test_sql_answers_on_views_of_types_and_kinds() -> None:
+    by_place = "SELECT place, count(*) AS number FROM Loop WHERE place IS NOT NULL GROUP BY place ORDER BY place"
+    assert lines(genus("sql", "city", by_place, "--json")) == [
+        {"place": "A8/km31", "number": 2},
+        {"place": "A9", "number": 1},
+    ]
+    assert genus("sql", "city", "SELECT * FROM Roadside WHERE is_a(_type, 'Camera')", "--count") == "1\n"
+    refused = ask("sql", "city", "DROP VIEW Loop")
+    assert (refused.exit_code, "it only reads" in refused.output) == (2, True)
+    wrong = ask("sql", "city", "SELECT sped FROM Loop")
+    assert wrong.exit_code == 1
+    assert "sped" in wrong.output
+    assert wrong.output.count("\n") <= 2
+
+
 # -- out ---------------------------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from genus.lake._tables.commits import (
     Cursor,
     IngestedFile,
     Part,
+    Shape,
     SourceCounts,
     StoredFile,
     checksum,
@@ -31,7 +32,6 @@ from genus.lake._tables.commits import (
 from genus.lake._tables.file_systems import LocalFileSystem
 from genus.lake._tables.files import FileInfo
 from genus.lake._tables.ledger import FOLD_EVERY, Ledger
-from genus.lake._tables.shapes import Shape
 from genus.lake._tables.sources import Sources
 from genus.lake._tables.state import LedgerState
 from tests.examples import examples

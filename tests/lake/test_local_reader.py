@@ -20,7 +20,7 @@ from genus import Event, Kind, Maybe, Renamed, Subscription, UInt8, all_of, this
 from genus.errors import LakeDamaged, LakeError, NotRegistered
 from genus.lake import Lake, LakeReader
 from genus.lake._query import scan
-from genus.lake._query.zones import ABSENT, EVERY, FALSE, TRUE, UNKNOWN, Values, outcomes
+from genus.lake._query.selection import ABSENT, EVERY, FALSE, TRUE, UNKNOWN, Values, outcomes
 from genus.lake._tables import part_writer
 from genus.lake._tables.names import POSITION
 from genus.lake.types import LocalEvents
@@ -265,7 +265,7 @@ def test_versions_and_times(spark: SparkSession, lake: LakeReader) -> None:
         assert lake.read(Counter, version=version).count() == expected
         assert slow.read(Counter, version=version).count() == expected
     later = times[2] + timedelta(microseconds=1)
-    assert lake.read(Counter, as_of=later).version == slow.state_of(as_of=later).version
+    assert lake.read(Counter, as_of=later).version == slow._state_of(as_of=later).version
     assert slow.read(Counter, as_of=times[-1] + timedelta(days=1)).count() == 320
     assert lake.read(Counter, as_of=times[-1] + timedelta(days=1)).count() == 320
 

@@ -29,14 +29,14 @@ from genus.catalog import Catalog
 from genus.cli._lake import lake as lake_command
 from genus.errors import LakeError, NotRegistered
 from genus.lake import Lake
-from genus.lake._mirror import table_log
-from genus.lake._mirror.iceberg import IcebergTables
-from genus.lake._mirror.mirror import NOTE_FILE, Mirror
-from genus.lake._mirror.table_log import file_statistics
+from genus.lake._tables import delta_log
 from genus.lake._tables import ledger as ledger_module
 from genus.lake._tables.columns import file_schema
 from genus.lake._tables.commits import Commit, Part, StoredFile, checksum
+from genus.lake._tables.delta_log import file_statistics
 from genus.lake._tables.file_systems import FileSystem, LocalFileSystem
+from genus.lake._tables.iceberg import IcebergTables
+from genus.lake._tables.mirror import NOTE_FILE, Mirror
 from genus.lake._tables.names import DEAD_LETTERS, POSITION, SOURCE, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
@@ -315,7 +315,7 @@ def test_a_mirror_that_is_killed_is_completed_by_the_next_commit(plain: PlainLak
 
 def test_tables_are_opened_from_checkpoints(plain: PlainLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint has all files with their statistics, so older entries are not needed."""
-    monkeypatch.setattr(table_log, "CHECKPOINT_EVERY", 4)
+    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 4)
     mirror = plain.mirror()
     for number in range(11):
         plain.ingest(*FAMILIES)
@@ -341,7 +341,7 @@ def test_tables_are_opened_from_checkpoints(plain: PlainLake, monkeypatch: pytes
 
 def test_paths_that_delta_rs_cannot_open_are_mirrored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As file systems that it cannot open: it reads a copy of the log, and its checkpoints are copied back."""
-    monkeypatch.setattr(table_log, "CHECKPOINT_EVERY", 2)
+    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 2)
     strange = PlainLake(tmp_path / "50%20x")
     for _ in range(5):
         strange.ingest(*FAMILIES)
@@ -434,7 +434,7 @@ def test_a_damaged_log_is_made_again(
     plain: PlainLake, monkeypatch: pytest.MonkeyPatch, damage: str, by_commit: bool
 ) -> None:
     """From its entries if they are there, else from the ledger, and others can read the table."""
-    monkeypatch.setattr(table_log, "CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 3)
     mirror = plain.mirror()
     for _ in range(8):
         plain.ingest(*FAMILIES)
@@ -766,7 +766,7 @@ def test_bounds_are_forgotten_where_no_part_of_a_table_is_left(
 ) -> None:
     """The state of a ledger does not have tables whose parts were removed before a fold."""
     monkeypatch.setattr(ledger_module, "FOLD_EVERY", 4)
-    monkeypatch.setattr(table_log, "CHECKPOINT_EVERY", 1)
+    monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 1)
     for table in FAMILIES:
         plain.ingest(table)
         plain.mirror().follow()

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from genus import Event, Subscription, this
 from genus.errors import LakeError
 from genus.lake import Lake, LakeReader
-from genus.lake._ingest.text_lines import changed_us
+from genus.lake._ingest.format import changed_us
 from genus.lake._tables.commits import CommitConflict
 from genus.lake._tables.file_systems import ObjectFileSystem, walk_files
 from genus.lake._tables.files import list_files

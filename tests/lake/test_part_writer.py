@@ -17,8 +17,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from genus.lake._tables import part_writer
 from genus.lake._tables.files import WrittenContent
+from genus.lake._tables.lake_tables import SparkStore
 from genus.lake._tables.part_writer import FileReport, PartitionWriter, WritePlan
-from genus.lake._tables.spark_store import SparkStore
 
 DAY0 = date(2026, 5, 1)
 STORED = pa.schema([("number", pa.int64()), ("pause", pa.int64())])

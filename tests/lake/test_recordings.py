@@ -25,7 +25,7 @@ from genus.errors import RecordingError
 from genus.lake._ingest.format import Columns, DeadLetter, Split, Types, types_of
 from genus.lake._ingest.recordings import Recordings
 from genus.model import attributes, check, name_of
-from genus.model._unread import unread_values
+from genus.model._values import unread_values
 from genus.model.types import Attribute, OpaqueType
 from genus.targets.arrow import to_batch
 from tests.evolutions import Evolution
@@ -464,7 +464,7 @@ def test_a_recording_goes_into_tables_through_the_job(spark: SparkSession, path:
     draft = ingest_draft(spark, root, catalog, str(path), Recordings(), 4000)
     (source,) = draft.sources
     assert (source.rows, source.dead) == (501, 2)
-    assert {(shape.type, shape.tag) for shape in draft.shapes} == {("Truck", "21"), ("Trailer", "1021")}
+    assert {(shape.type, shape.presence) for shape in draft.shapes} == {("Truck", "21"), ("Trailer", "1021")}
     stored = pa.concat_tables([pq.read_table(file, partitioning=None) for file in (root / "tables").rglob("*.parquet")])
     assert stored.num_rows == 501
     assert sorted(stored.column("_position").to_pylist()) == sorted(

@@ -21,15 +21,15 @@ from genus.errors import LakeError, NotRegistered
 from genus.filters.types import Predicate
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
+from genus.lake._jobs import read_object, write_object
 from genus.lake._query import lookup, number_tables, route_job, route_plan
 from genus.lake._query.lookup import Lookup
 from genus.lake._query.number_tables import POSITION_BITS, IntTable, positions_for
 from genus.lake._query.route_job import FileShare, read_shares
 from genus.lake._query.route_plan import RoutePlan, plan_routes
-from genus.lake._query.sent_plan import read_object, write_object
 from genus.lake._query.subscription_list import RouteEntry
+from genus.lake._tables.commits import Shape
 from genus.lake._tables.names import POSITION, RECORDED
-from genus.lake._tables.shapes import Shape
 from genus.model import name_of, vector
 from genus.model._event import EventMeta
 from genus.model._types import INT64_MAX, INT64_MIN
@@ -118,7 +118,7 @@ def columns_of(cls: type[Event], events: Sequence[Event]) -> Columns:
 
 def without_tags(shapes: Iterable[Shape], *types: str) -> list[Shape]:
     """The shapes as a lake lists them where some types have too many."""
-    return [msgspec.structs.replace(shape, tag=None) if shape.type in types else shape for shape in shapes]
+    return [msgspec.structs.replace(shape, presence=None) if shape.type in types else shape for shape in shapes]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +179,7 @@ def test_any_mixture_matches_as_the_oracle_says(stored: Stored) -> None:
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 8))])
 def test_many_mixtures_match_as_the_oracle_says(stored: Stored, seed: int) -> None:
     """The same for more seeds and more subscriptions."""
     subscriptions = Generator(seed).subscriptions(300)
@@ -497,7 +497,7 @@ class RandomWorld:
         return self.chosen.choice([*tests, term.isin([one, other, 3]), term > 2.5, *computed])
 
 
-@pytest.mark.parametrize("seed", [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 60))])
+@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 60))])
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_random_catalogs_are_routed_as_each_subscription_matches(tmp_path: Path, seed: int) -> None:
     """Compared with code generated for each subscription; with listed shapes and with types that have too many."""

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from genus.errors import LakeError
 from genus.lake import Lake, register_data_source
-from genus.lake._stream.source import LakeStreamReader, StreamingDataSource
+from genus.lake._stream.source import GenusDataSource, LakeStreamReader
 from tests.lake.roads import ALL, Counter, traffic, write_recording
 
 Times = Tally[object]
@@ -100,7 +100,7 @@ def test_a_stream_of_a_restored_lake_is_refused(spark: SparkSession, tmp_path: P
 
 
 def _reader(path: Path) -> LakeStreamReader:
-    source = StreamingDataSource({"path": str(path), "type": "Counter"})
+    source = GenusDataSource({"path": str(path), "type": "Counter"})
     reader = source.streamReader(source.schema())
     assert isinstance(reader, LakeStreamReader)
     return reader
@@ -117,6 +117,6 @@ def test_a_stream_of_a_folder_that_is_no_lake_is_refused(session: SparkSession, 
 @pytest.mark.parametrize("text", ["0", "-1", "many"])
 def test_a_limit_is_a_number(tmp_path: Path, spark: SparkSession, text: str) -> None:
     lake = Lake.create(spark, tmp_path / "lake", *ALL)
-    source = StreamingDataSource({"path": lake.path, "type": "Counter", "maxFilesPerTrigger": text})
+    source = GenusDataSource({"path": lake.path, "type": "Counter", "maxFilesPerTrigger": text})
     with pytest.raises(LakeError, match="above 0"):
         source.streamReader(source.schema())

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from genus import Event
 from genus.errors import LakeError
 from genus.lake import Lake
-from genus.lake._query import sql
+from genus.lake._query import reading
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 
 
@@ -81,8 +81,8 @@ class DeltaSession:
 
     def __init__(self, provider: str) -> None:
         self.statements: list[str] = []
-        self.conf = {"spark.sql.catalogImplementation": "hive", "spark.sql.extensions": "x," + sql.DELTA_EXTENSION}
-        self.conf["spark.sql.catalog.spark_catalog"] = sql.DELTA_CATALOG
+        self.conf = {"spark.sql.catalogImplementation": "hive", "spark.sql.extensions": "x," + reading.DELTA_EXTENSION}
+        self.conf["spark.sql.catalog.spark_catalog"] = reading.DELTA_CATALOG
         self.provider = provider
         self.catalog = SimpleNamespace(refreshTable=lambda table: None)
 
@@ -99,15 +99,15 @@ class DeltaSession:
 def test_a_session_with_delta_has_the_delta_tables(lake: Lake, monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
     """They follow new commits; a table of a session without Delta is replaced, and one without events listed."""
     session = DeltaSession(provider)
-    monkeypatch.setattr(sql, "job_description", lambda spark, text: nullcontext())
+    monkeypatch.setattr(reading, "job_description", lambda spark, text: nullcontext())
     seen = SimpleNamespace(spark=session, path=lake.path, catalog=lake.catalog, state=lake.state)
-    sql.create_tables(cast(Any, seen), "city", subtypes=False, is_mirrored=lambda family: family == "Counter")
+    reading.create_tables(cast(Any, seen), "city", subtypes=False, is_mirrored=lambda family: family == "Counter")
     made = f"CREATE TABLE IF NOT EXISTS `city`.`Counter_files` USING DELTA LOCATION 'file://{lake.path}/tables/Counter'"
     assert made in session.statements
     assert ("DROP TABLE `city`.`Counter_files`" in session.statements) == (provider == "parquet")
     (listed,) = (text for text in session.statements if text.startswith("CREATE TABLE IF NOT EXISTS `city`.`Gate_"))
     assert "USING parquet" in listed
-    assert not sql.has_delta(lake.spark)
+    assert not reading.has_delta(lake.spark)
 
 
 @pytest.mark.slow

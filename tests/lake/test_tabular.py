@@ -18,7 +18,6 @@ from pyspark.sql import SparkSession
 
 from genus import Catalog, Event, Maybe
 from genus.errors import LakeError
-from genus.lake._ingest import text_lines
 from genus.lake._ingest.csv_files import Csv
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.tabular import ParquetFiles
@@ -350,7 +349,7 @@ def test_random_events_are_read_from_csv_as_they_were_written(
     delimiter = draw.choice([",", ";", "\t"])
     written(path, csv_text(events, delimiter))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "BLOCK", draw.choice([50, 1000, 1 << 20]))
+        patch.setattr("genus.lake._ingest.format.BLOCK", draw.choice([50, 1000, 1 << 20]))
         read = Found(Csv(delimiter=delimiter), path, GENERATED)
     assert read.reasons == []
     assert read.events() == expected(events)

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 
 from genus.can._logs.log_file import MAX_LINE
 from genus.can._logs.text_reader import parse_candump
-from genus.lake._ingest import text_lines
-from genus.lake._ingest.format import DeadLetter, Split
-from genus.lake._ingest.text_lines import TextBlock, byte_ranges, read_blocks
+from genus.lake._ingest.format import DeadLetter, Split, TextBlock, byte_ranges, read_blocks
 
 lines = st.sampled_from([b"(1436509052.249713) can0 123#11223344", b"", b"one", b"two three"]) | st.binary(max_size=40)
 
@@ -35,7 +33,7 @@ def test_ranges_of_a_file_have_every_line_once(path: Path, raw: bytes, target: i
     """Lines that begin in a range are read with it, at their offsets in the file."""
     path.write_bytes(raw)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(text_lines, "BLOCK", size)
+        patch.setattr("genus.lake._ingest.format.BLOCK", size)
         blocks = blocks_of(path, target)
     assert b"".join(block.text for block in blocks) == raw
     assert all(raw[block.at : block.at + len(block.text)] == block.text for block in blocks)

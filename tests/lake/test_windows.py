@@ -113,7 +113,7 @@ def test_batch_and_increments_agree_row_for_row(spark: SparkSession) -> None:
     Every figure is the same to the last digit, with NULL in the key, NaN, infinity and two zeros in the values.
     """
     hits, lateness = traffic(300, seed=20, delay=40), 30 * MICRO
-    cut = list(increments(hits, cuts=2, seed=20))
+    cut = list(increments(hits, cuts=1, seed=20))
     events = with_speeds(spark, hits)
     batch = of_all_shapes(lambda every, slide: shaped(every, slide, lateness).all(events))
     streamed = of_all_shapes(

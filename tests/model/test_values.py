@@ -17,10 +17,10 @@ from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.can._wire.payload import PayloadCodec
 from genus.errors import DeclarationError, EventError, SubscriptionError
 from genus.model import attributes, name_of, subtypes
-from genus.model._read_back import is_same
+from genus.model._plain import is_same
 from genus.model.types import BoolType, DurationType, FloatType, IntType, TimeType
 from genus.net._coap.values import EventWriter
-from genus.net._link.payload import encode_payload
+from genus.net._link.messages import encode_payload
 from genus.records import Mapping, RecordWriter
 from genus.testing._generator import pool
 from tests.generators import Sampler, Stranger, declare

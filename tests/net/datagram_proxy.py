@@ -30,7 +30,6 @@ class DatagramProxy:
     `lost`, `doubled` and `mixed` are the probabilities of what happens to a datagram, by a seed. While `is_cut` is set
     all are lost. `counts` has what clients and the server sent.
 
-    >>> from genus.testing import DatagramProxy
     >>> import socket
     >>> server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     >>> server.bind(("127.0.0.1", 0))

@@ -5,8 +5,8 @@ FILE declares event types. Each line of the input is a command in JSON, each ans
 * `{"subscribe": [TEXT, ...]}`: subscribe to these, each with a list of what came,
 * `{"publish": [[TYPE, {ATTRIBUTE: VALUE, ...}], ...]}`: publish, once others want the first one of each type,
 * `{"await": N}`: wait until so many events came for all subscriptions together, or for some seconds; answers with the
-  lists of `[TYPE, [TYPES ABOVE], ATTRIBUTES]`, the troubles and the counters of the link,
-* `{"told": N}`: the same after so many troubles.
+  lists of `[TYPE, [TYPES ABOVE], ATTRIBUTES]`, the problems and the counters of the link,
+* `{"told": N}`: the same after so many problems.
 """
 
 import json
@@ -62,7 +62,7 @@ def main(address: str, file: str) -> None:
     types: dict[str, Any] = {"__name__": "evolving"}
     exec(Path(file).read_text(), types)
     got: list[list[Any]] = []
-    troubles: list[Any] = []
+    problems: list[Any] = []
 
     def as_json(event: Any) -> list[Any]:
         above = [name_of(each) for each in type(event).__mro__ if is_type(each)]
@@ -77,7 +77,7 @@ def main(address: str, file: str) -> None:
         def subscribe(texts: list[str]) -> int:
             for text in texts:
                 got.append([])
-                bus.subscribe(text, got[-1].append, on_problem=troubles.append)
+                bus.subscribe(text, got[-1].append, on_problem=problems.append)
             return len(texts)
 
         def publish(events: list[tuple[str, dict[str, Any]]]) -> int:
@@ -89,8 +89,8 @@ def main(address: str, file: str) -> None:
             return len(made)
 
         def wait(count: int, told_too: int = 0) -> list[Any]:
-            _wait(lambda: sum(map(len, got)) >= count and len(troubles) >= told_too)
-            told = [[type(each).__name__, each.type, each.count, getattr(each, "reason", "")] for each in troubles]
+            _wait(lambda: sum(map(len, got)) >= count and len(problems) >= told_too)
+            told = [[type(each).__name__, each.type, each.count, getattr(each, "reason", "")] for each in problems]
             return [[[as_json(event) for event in each] for each in got], told, dict(link.counters())]
 
         commands: dict[str, Callable[[Any], Any]] = {"subscribe": subscribe, "publish": publish, "await": wait}

@@ -113,7 +113,7 @@ def receive(address: str) -> None:
     lost: list[int] = []
     with open_bus(address) as bus:
         bus.collection(KilledLoop).subscribe(
-            lambda event: got.update([event.number]), on_problem=lambda trouble: lost.append(trouble.count)
+            lambda event: got.update([event.number]), on_problem=lambda problem: lost.append(problem.count)
         )
         print(json.dumps("ready"), flush=True)
         for _ in sys.stdin:
@@ -156,7 +156,7 @@ class Kills:
         self._receiver = ReceiverProcess(city)
         stack.callback(self._receiver.close)
         self._observer = stack.enter_context(open_bus(city))
-        self._channel = self._publisher.channel(KilledLoop, on_problem=lambda trouble: self._told.append(trouble.count))
+        self._channel = self._publisher.channel(KilledLoop, on_problem=lambda problem: self._told.append(problem.count))
         self._channel.announce()
         self._gateways: list[GatewayProcess] = []
         stack.callback(self.close)

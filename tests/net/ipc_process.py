@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from genus.net._ipc.options import parse_address
+from genus.net._addresses import parse_ipc_address
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 
@@ -73,7 +73,7 @@ def _file(found: IO[str] | None) -> IO[str]:
 
 
 def main(bus: str, pattern: str, seconds: str) -> None:
-    transport, receiver = IpcTransport(*parse_address(bus)), Counting(float(seconds))
+    transport, receiver = IpcTransport(*parse_ipc_address(bus)), Counting(float(seconds))
     transport.open(receiver)
     transport.declare(f"here/{transport.name}")
     transport.subscribe(pattern)
@@ -110,7 +110,7 @@ def one_of_swarm(bus: str, start: tuple[int, int], alive: tuple[int, int]) -> No
     os.close(start[1])
     os.close(alive[1])
     os.read(start[0], 1)
-    transport = IpcTransport(*parse_address(bus))
+    transport = IpcTransport(*parse_ipc_address(bus))
     transport.open(Answering(transport))
     transport.subscribe("a/**")
     transport.declare(f"here/{transport.name}")

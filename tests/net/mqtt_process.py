@@ -51,9 +51,9 @@ def handle(address: str, path: str, seconds: str) -> None:
         os.write(file, f"{event.number}\n".encode())
         time.sleep(float(seconds))
 
-    def on_problem(trouble: object) -> None:
-        if isinstance(trouble, EventsLost):
-            os.write(file, f"lost {trouble.count}\n".encode())
+    def on_problem(problem: object) -> None:
+        if isinstance(problem, EventsLost):
+            os.write(file, f"lost {problem.count}\n".encode())
 
     bus = open_bus(address)
     bus.collection(KillNumber).subscribe(on_number, on_problem=on_problem)

@@ -8,10 +8,9 @@ from itertools import count
 
 from genus import Event, Subscription
 from genus.model import name_of
-from genus.net._envelope import NUMBERS, Origin
+from genus.net._envelope import NUMBERS, Arrival, Interest, Origin
 from genus.net._gateway.machine import Forward, GatewayMachine
 from genus.net._gateway.rules import SideRules
-from genus.net._relay import Arrival, Interest
 
 
 class Clock:

@@ -15,7 +15,7 @@ from genus.bus import BestEffort, Bus
 from genus.errors import GrantsError
 from genus.model import is_event_type
 from genus.net import NetLink, Sending, read_grants
-from genus.net._acl import control_patterns, kept_pattern, new_pattern
+from genus.net._grants import control_patterns, kept_pattern, new_pattern
 from genus.net._grants_file import parse_grants
 from genus.net.types import Grants
 from genus.targets import topics

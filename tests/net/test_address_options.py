@@ -11,15 +11,22 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from genus.errors import BusError
-from genus.net._coap.address import CoapOptions, parse_coap_address
-from genus.net._ipc.options import IpcOptions, parse_address
+from genus.net._addresses import (
+    CoapOptions,
+    IpcOptions,
+    NetOptions,
+    Several,
+    ZenohOptions,
+    option_table,
+    parse_coap_address,
+    parse_ipc_address,
+    parse_zenoh_address,
+)
 from genus.net._mqtt.address import MqttOptions, parse_mqtt_address
-from genus.net._options import NetOptions, Several, option_table
-from genus.net._zenoh.address import ZenohOptions, parse_zenoh_address
 
 DOCS = Path(__file__).parents[2] / "docs"
 LINKS: dict[str, tuple[type, Callable[[str], Any], str, str]] = {
-    "ipc": (IpcOptions, lambda query: parse_address(f"x?{query}")[1], "ipc", "ipc.md"),
+    "ipc": (IpcOptions, lambda query: parse_ipc_address(f"x?{query}")[1], "ipc", "networks.md"),
     "zenoh": (ZenohOptions, lambda query: parse_zenoh_address(f"x?{query}"), "zenoh", "networks.md"),
     "mqtt": (MqttOptions, lambda query: parse_mqtt_address(f"//h?{query}", tls=True), "mqtts://h", "networks.md"),
     "coap": (CoapOptions, lambda query: parse_coap_address(f"//h?{query}"), "coap://h", "coap.md"),
@@ -41,7 +48,7 @@ def test_an_unknown_option_is_answered_with_the_known_ones(link: str) -> None:
 
 
 @each_option
-@settings(max_examples=10)
+@settings(max_examples=3)
 @given(text=st.text(max_size=12))
 @example(text="9" * 5000)  # int() refuses it by an error of its own
 @example(text="\u0663")  # a digit, but no ASCII one

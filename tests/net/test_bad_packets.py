@@ -10,11 +10,10 @@ from genus import Event, Maybe
 from genus.bus import Bus
 from genus.net import EventsLost
 from genus.net._envelope import ENVELOPE, NUMBERS, join_payloads
-from genus.net._link.control import Beat, control_key, decode_message, encode_message, encode_text
 from genus.net._link.incoming import MAX_PARTICIPANTS
+from genus.net._link.messages import Beat, control_key, decode_message, encode_message, encode_payload, encode_text
 from genus.net._link.netlink import NetLink
 from genus.net._link.numbers import MAX_RUNS
-from genus.net._link.payload import encode_payload
 from genus.net._link.sealed import SealedTransport
 from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.transport import MqttTransport

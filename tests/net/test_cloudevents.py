@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Maybe
 from genus.errors import EventError, RecordingError
 from genus.model import Renamed
-from genus.model._read_back import is_same
+from genus.model._plain import is_same
 from genus.net import CloudEventReader, CloudEventWriter, Origin, read_cloudevents, write_cloudevents
 from genus.net._cloudevents import BATCH, STRUCTURED, event_id
 from genus.net.types import CloudEvent

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError
-from genus.net._coap.address import CoapOptions, Place, parse_coap_address
+from genus.net._addresses import CoapOptions, Place, parse_coap_address
 
 
 def test_an_address_has_servers_a_place_and_options() -> None:

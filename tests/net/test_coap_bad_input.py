@@ -15,10 +15,10 @@ from genus import Subscription
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net import EventsLost
-from genus.net._coap.address import CoapOptions, Place
+from genus.net._addresses import CoapOptions, Place
 from genus.net._coap.datagrams import Malformed, WellFormed, check_datagram
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.wire import (
+from genus.net._coap.values import (
     Notified,
     ObservationMark,
     Put,

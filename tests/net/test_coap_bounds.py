@@ -16,7 +16,7 @@ from genus.codes import encode_path_segment
 from genus.net._coap import notifier, sessions
 from genus.net._coap import server as coap_server
 from genus.net._coap.sessions import Observer, Sessions
-from genus.net._coap.wire import ObservationMark, write_mark
+from genus.net._coap.values import ObservationMark, write_mark
 from genus.targets.coap import compile, parse_mask
 
 from .coap_network import CoapBlob, CoapLoop, Heard, client, link_of, server, sums, wait_for

@@ -10,7 +10,7 @@ from genus import Event, Maybe, Subscription, UInt8, UInt32, all_of, open_bus, t
 from genus.bus import Bus, Hard, Soft
 from genus.catalog import Catalog
 from genus.errors import BusError, EventError, RequestRefused
-from genus.model._read_back import is_same
+from genus.model._plain import is_same
 from tests.generators import Generator
 
 from .coap_network import (

@@ -127,28 +127,28 @@ def test_events_that_find_no_room_are_told_as_lost_at_both_ends() -> None:
         channel.cancel()
 
 
-def _total(troubles: list[Any]) -> int:
-    assert all(isinstance(each, EventsLost) and each.type == "CoapLoop" for each in troubles)
-    return sum(each.count for each in troubles)
+def _total(problems: list[Any]) -> int:
+    assert all(isinstance(each, EventsLost) and each.type == "CoapLoop" for each in problems)
+    return sum(each.count for each in problems)
 
 
 def test_after_a_restart_of_the_server_a_client_is_live_again_by_itself() -> None:
-    heard, troubles, port = Heard(), Heard(), free_port()
+    heard, problems, port = Heard(), Heard(), free_port()
     with server(port=port) as (hub, _):
         one = client(port)
-        one.subscribe(Subscription(CoapLoop), heard, on_problem=troubles)
+        one.subscribe(Subscription(CoapLoop), heard, on_problem=problems)
         hub.publish(CoapLoop(lane=1))
         assert wait_for(lambda: heard.lanes() == [1])
     assert wait_for(lambda: not link_of(one).is_connected)
     with server(port=port) as (hub, _):
-        hub.subscribe(Subscription(CoapLamp), troubles)  # codes are given in another order than before
+        hub.subscribe(Subscription(CoapLamp), problems)  # codes are given in another order than before
         assert wait_for(lambda: link_of(one).is_connected)
         assert wait_for(lambda: len(link_of(hub).interests()) == 2)
         hub.publish(CoapLoop(lane=2))
         assert wait_for(lambda: heard.lanes() == [1, 2])
         one.publish(CoapLamp(watts=4.0))
-        assert wait_for(lambda: CoapLamp(watts=4.0) in troubles)
-        lost = [each for each in troubles if isinstance(each, EventsLost)]
+        assert wait_for(lambda: CoapLamp(watts=4.0) in problems)
+        lost = [each for each in problems if isinstance(each, EventsLost)]
         assert [each.count for each in lost] == [0]
         assert "restarted" in lost[0].reason
         assert one.traffic().link["restarts of the server"] == 1
@@ -179,9 +179,9 @@ def test_a_client_that_vanishes_is_forgotten() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_both_ways_at_once_on_a_very_bad_way(seed: int) -> None:
-    down, up, troubles = Heard(), Heard(), Heard()
+    down, up, problems = Heard(), Heard(), Heard()
     with server() as (hub, port), DatagramProxy(port, seed=seed) as proxy, client(proxy.port) as one:
-        one.subscribe(Subscription(CoapLoop), down, on_problem=troubles)
+        one.subscribe(Subscription(CoapLoop), down, on_problem=problems)
         hub.subscribe(Subscription(CoapLamp), up)
         one.publish(CoapLamp(watts=-1.0))
         assert wait_for(lambda: len(up) == 1)
@@ -193,7 +193,7 @@ def test_both_ways_at_once_on_a_very_bad_way(seed: int) -> None:
         assert wait_for(lambda: len(down) >= 100 and len(up) >= 101)
         assert down.lanes() == list(range(100))
         assert [event.watts for event in up] == [float(number) for number in range(-1, 100)]
-        assert not troubles
+        assert not problems
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -258,11 +258,11 @@ def test_a_subscription_that_is_made_while_the_server_is_away_is_registered_when
 
 def test_restarts_while_events_are_published_lose_nothing_that_a_client_sends() -> None:
     """What a server does not take is sent to the next one; one may be taken twice if the answer was lost."""
-    port, troubles = free_port(), Heard()
+    port, problems = free_port(), Heard()
     sent = taken = 0
     with server(port=port):
         one = client(port)
-        channel = one.channel(CoapLoop, on_problem=troubles)
+        channel = one.channel(CoapLoop, on_problem=problems)
         channel.announce()
     for _ in range(4):
         with server(port=port) as (hub, _):
@@ -277,7 +277,7 @@ def test_restarts_while_events_are_published_lose_nothing_that_a_client_sends() 
     with server(port=port) as (hub, _):
         assert wait_for(lambda: sums(one, "sent") == sent)
         assert sent <= taken + sums(hub, "received") <= sent + 64
-        assert not troubles
+        assert not problems
         one.close()
 
 

@@ -14,8 +14,8 @@ from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net import EventsLost
+from genus.net._addresses import CoapOptions
 from genus.net._coap import datagrams
-from genus.net._coap.address import CoapOptions
 from genus.net._coap.datagrams import RecentRequests, Tuning
 from tests.examples import examples
 from tests.net.datagram_proxy import DatagramProxy

@@ -14,9 +14,8 @@ from genus.bus._attribute_map import UnreadValues
 from genus.catalog import Catalog
 from genus.errors import EventError
 from genus.model import Float32, Int8, UInt32
-from genus.model._read_back import is_same
-from genus.net._coap.values import EventReader, EventWriter
-from genus.net._coap.wire import Unreadable, join_pairs, read_body, read_cbor, write_cbor
+from genus.model._plain import is_same
+from genus.net._coap.values import EventReader, EventWriter, Unreadable, join_pairs, read_body, read_cbor, write_cbor
 from tests import generators
 from tests.generators import Generator, declare
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from genus.net._ipc.options import parse_address
+from genus.net._addresses import parse_ipc_address, parse_zenoh_address
 from genus.net._ipc.transport import IpcTransport
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending, Transport
-from genus.net._zenoh.address import parse_zenoh_address
 from genus.net._zenoh.transport import ZenohTransport
 from tests.net.mqtt_servers import KINDS, make_server, running
 from tests.net.recording_receiver import RecordingReceiver
@@ -42,7 +41,7 @@ def pair(
         made: list[Transport] = []
         if request.param == "ipc":
             monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-            made += [IpcTransport(*parse_address("test")) for _ in range(2)]
+            made += [IpcTransport(*parse_ipc_address("test")) for _ in range(2)]
         elif request.param == "zenoh":
             pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
             port = free_port()

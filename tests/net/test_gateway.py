@@ -157,7 +157,7 @@ def test_wrong_sides_are_refused() -> None:
             Gateway(one, one)
         with pytest.raises(BusError, match="two sides are named 'x'"):
             Gateway(GatewaySide(bus=one, name="x"), GatewaySide(bus=two, name="x"))
-        with pytest.raises(BusError, match="no rate"):
+        with pytest.raises(BusError, match="not a rate"):
             Gateway(one, GatewaySide(bus=two, rate={RoadLoop: "often"}))
 
 

@@ -85,7 +85,7 @@ def test_a_file_says_all_that_a_program_can_say(file: Path) -> None:
         ('export = ["GateLoop"]', 'export = "GateLoop"', "export must be a list of texts, not 'GateLoop'"),
         ("text > 1", "txt > 1", "interest: .*txt"),
         ('"soft:20ms:100ms"', '"quick"', "quality: 'quick' is none of"),
-        ('"10/min newest"', '"10/fortnight"', "rate: '10/fortnight' is no rate"),
+        ('"10/min newest"', '"10/fortnight"', "rate: '10/fortnight' is not a rate"),
         ('"1MB"', '"much"', "spool_size is 'much'"),
         ("spool_size", "spool_bytes", "unknown key 'spool_bytes'; did you mean 'spool_size'?"),
         ('"1MB"', '"1kB"', "at least 16KiB"),

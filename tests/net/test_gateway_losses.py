@@ -74,8 +74,8 @@ class Line:
         lost = sent - len(self.got)
         texts = [event.text for event in self.got[1:]]
         assert texts == sorted(set(texts))
-        assert sum(trouble.count for trouble in self.told["receiver"]) == lost
-        assert sum(trouble.count for trouble in self.told["publisher"]) >= lost
+        assert sum(problem.count for problem in self.told["receiver"]) == lost
+        assert sum(problem.count for problem in self.told["publisher"]) >= lost
         assert self.publisher.traffic().link.get("lost by receivers", 0) == lost
         side = self.gateway.status().sides[1]
         assert (side.wanted, side.crossed, side.lost, side.waiting) == (sent, sent - lost, lost, 0)

@@ -7,11 +7,10 @@ from itertools import count
 import pytest
 
 from genus import Event, Subscription, UInt8, this
-from genus.net._envelope import Origin
+from genus.net._envelope import Arrival, Interest, Origin
 from genus.net._gateway.machine import GatewayMachine
 from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.standby import SILENT_S, TAKEOVER_S
-from genus.net._relay import Arrival, Interest
 from tests.net.network_model import (
     CanSegment,
     Clock,

@@ -17,7 +17,7 @@ from genus.bus import Bus, Hard
 from genus.can import World
 from genus.net import Gateway, GatewaySide, NetLink, Sender, Sending
 from genus.net._envelope import MAX_HOPS
-from genus.net._link.control import control_key, encode_text
+from genus.net._link.messages import control_key, encode_text
 from genus.net._transport import BULK
 from genus.testing import MqttBroker
 from tests.net.memory_network import MemoryNetwork, MemoryTransport

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from genus import Event, Maybe
 from genus.errors import BusError
-from genus.net._envelope import Origin
-from genus.net._gateway.spool import SUFFIX, Spool
-from genus.net._relay import Arrival
+from genus.net._envelope import Arrival, Origin
+from genus.net._gateway.outlet import SUFFIX, Spool
 
 
 class Spooled(Event):

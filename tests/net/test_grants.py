@@ -240,7 +240,7 @@ def test_a_bus_says_at_the_call_what_is_refused(path: Path) -> None:
         return Bus(NetLink(network.transport(), "city", medium="memory", runs=False, **may))
 
     heard: list[Event] = []
-    with bus(may_publish=permit.check_publish, may_subscribe=permit.check_subscribe) as bobs, bus() as others:
+    with bus(permit=permit) as bobs, bus() as others:
         others.collection(Event).subscribe(heard.append)
         bobs.collection(NumberPlate).subscribe(heard.append)
         for cls in (Forbidden, Event):
@@ -277,8 +277,7 @@ def test_what_nobody_can_be_told_is_counted(path: Path, caplog: pytest.LogCaptur
         medium="memory",
         runs=False,
         now=lambda: now[0],
-        may_publish=permit.check_publish,
-        may_subscribe=permit.check_subscribe,
+        permit=permit,
     )
     heard: list[Event] = []
     with Bus(link) as bus, Bus(NetLink(network.transport(), "city", medium="memory", runs=False)) as others:
@@ -353,7 +352,7 @@ def test_types_may_come_from_a_catalog(path: Path) -> None:
         ("[users.ann]\npublish = [3]", r"publish must be a list of texts, not \[3\]"),
         (
             '[users.ann]\npublish = ["Loop has place"]',
-            r"'Loop has place' is no type; write Loop, exact Loop, or Loop &",
+            r"'Loop has place' is not a type; write Loop, exact Loop, or Loop &",
         ),
         ('[users.ann]\npublish = ["exact Loop & Signal"]', "exact takes one type"),
         ('[users.ann]\npublish = ["Loop & Lamp"]', "no event can be all of Loop & Lamp"),

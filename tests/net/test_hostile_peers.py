@@ -6,10 +6,9 @@ from genus import Event
 from genus.bus import Bus
 from genus.net._envelope import ENVELOPE
 from genus.net._link import foreign, presence
-from genus.net._link.control import Ping, Pong, control_key, encode_message, encode_text
 from genus.net._link.foreign import ForeignArrivals, ForeignEvent
+from genus.net._link.messages import Ping, Pong, control_key, encode_message, encode_payload, encode_text
 from genus.net._link.netlink import NetLink
-from genus.net._link.payload import encode_payload
 from tests.net.memory_network import MemoryNetwork
 
 

@@ -18,7 +18,7 @@ from genus.bus import Bus
 from genus.errors import BusError, EventError, QueueFull
 from genus.net import EventsLost, NetLink
 from genus.net._envelope import ENVELOPE
-from genus.net._ipc.folder import ipc_folder
+from genus.net._ipc.connections import ipc_folder
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 from tests.net.recording_receiver import RecordingReceiver
@@ -208,14 +208,14 @@ def test_every_event_is_delivered_or_told_as_lost_to_both_ends(full: str, side: 
             for number in range(100):
                 films.publish(Film(frames=bytes([number]) + bytes(1 << 17)))
                 assert began.wait(60)  # who has just subscribed counts from the first event that it gets
-            wait_for(lambda: sum(trouble.count for trouble in here) > 0)
+            wait_for(lambda: sum(problem.count for problem in here) > 0)
             go_on.set()
-            wait_for(lambda: len(got) + sum(trouble.count for trouble in there) == 100)
+            wait_for(lambda: len(got) + sum(problem.count for problem in there) == 100)
             wait_for(lambda: bus.traffic().link.get("lost by receivers") == 100 - len(got))
-            wait_for(lambda: sum(trouble.count for trouble in here) >= 100 - len(got))
-        assert sum(trouble.count for trouble in here) == 100 - len(got) > 0
+            wait_for(lambda: sum(problem.count for problem in here) >= 100 - len(got))
+        assert sum(problem.count for problem in here) == 100 - len(got) > 0
         assert len(set(got)) == len(got)
-        assert {trouble.type for trouble in (*here, *there)} == {"Film"}
+        assert {problem.type for problem in (*here, *there)} == {"Film"}
 
 
 def test_with_a_key_of_the_realm_nobody_else_is_heard(tmp_path: Path) -> None:

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.net._ipc.folder import ipc_folder
-from genus.net._ipc.frames import (
+from genus.net._ipc.connections import ipc_folder
+from genus.net._ipc.inbox import Inbox
+from genus.net._ipc.outbox import Outbox, PacketSender
+from genus.net._ipc.peer import (
     DECLARE,
     DONE,
     HEAD,
@@ -31,15 +33,13 @@ from genus.net._ipc.frames import (
     FrameReader,
     FramingLost,
     Hello,
+    Peer,
     State,
     Subscribe,
+    TokenBoard,
     encode_frame,
 )
-from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.mailbox import DeliveringMailbox, Item
-from genus.net._ipc.outbox import Outbox, PacketSender
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.state import TokenBoard
+from genus.net._ipc.queues import DeliveringMailbox, Item
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 from tests.net.recording_receiver import RecordingReceiver

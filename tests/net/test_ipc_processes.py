@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError
-from genus.net._ipc.folder import ipc_folder
-from genus.net._ipc.options import parse_address
+from genus.net._addresses import parse_ipc_address
+from genus.net._ipc.connections import ipc_folder
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sender, Sending
 from tests.net.ipc_process import Process
@@ -45,7 +45,7 @@ def opened() -> Iterator[Callable[..., tuple[IpcTransport, RecordingReceiver]]]:
     made: list[IpcTransport] = []
 
     def make(options: str = "") -> tuple[IpcTransport, RecordingReceiver]:
-        transport, receiver = IpcTransport(*parse_address(f"test?{options}")), RecordingReceiver()
+        transport, receiver = IpcTransport(*parse_ipc_address(f"test?{options}")), RecordingReceiver()
         made.append(transport)
         transport.open(receiver)
         return transport, receiver

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError, EventError, QueueFull
-from genus.net._ipc.folder import ipc_folder
-from genus.net._ipc.frames import MAX_PAYLOAD
-from genus.net._ipc.options import IpcOptions, parse_address
+from genus.net._addresses import IpcOptions, parse_ipc_address
+from genus.net._ipc.connections import ipc_folder
+from genus.net._ipc.peer import MAX_PAYLOAD
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending, Transport
 from tests.net.recording_receiver import RecordingReceiver
@@ -44,7 +44,7 @@ def open_transport(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     def make(
         *patterns: str, on_packet: Callable[[bytes], object] | None = None, kept: bool = False, options: str = ""
     ) -> tuple[IpcTransport, RecordingReceiver]:
-        transport, receiver = IpcTransport(*parse_address(f"test?{options}")), RecordingReceiver(on_packet)
+        transport, receiver = IpcTransport(*parse_ipc_address(f"test?{options}")), RecordingReceiver(on_packet)
         opened.append(transport)
         if isinstance(on_packet, Held):
             holds.append(on_packet)
@@ -519,8 +519,8 @@ def test_paths_longer_than_the_system_allows_for_sockets(
 
 
 def test_options_of_the_address() -> None:
-    assert parse_address("") == ("genus", IpcOptions())
-    assert parse_address("x?overflow=raise&receive_overflow=block&receive_capacity=7") == (
+    assert parse_ipc_address("") == ("genus", IpcOptions())
+    assert parse_ipc_address("x?overflow=raise&receive_overflow=block&receive_capacity=7") == (
         "x",
         IpcOptions(overflow="raise", receive_overflow="block", receive_capacity=7),
     )
@@ -534,7 +534,7 @@ def test_options_of_the_address() -> None:
         ("x?capacity=many", "write a whole number from 1"),
     ):
         with pytest.raises(BusError, match=message):
-            parse_address(rest)
+            parse_ipc_address(rest)
 
 
 def test_keys_patterns_and_tokens_are_checked(open_transport: Open) -> None:

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from genus import BestEffort, Event, Subscription
 from genus.bus import Bus, Soft
-from genus.net._envelope import Origin
-from genus.net._relay import Arrival, Interest
+from genus.net._envelope import Arrival, Interest, Origin
 from genus.targets.topics import MQTT, ZENOH
 from tests.net.memory_network import MemoryNetwork
 from tests.net.test_netlink import City, SeaTide, forward_to, link_of
@@ -212,7 +211,7 @@ def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
         town.network.add(packet)
     town.run(1)
     assert got == [Lock(n=1)]
-    assert [trouble.expired for trouble in told] == [1, 1]
+    assert [problem.expired for problem in told] == [1, 1]
     assert there.traffic().link["late"] == 1
 
 

@@ -112,7 +112,7 @@ def test_only_this_machine_can_ask_unless_a_host_is_named() -> None:
 
 @pytest.mark.parametrize("place", ["", "x", "127.0.0.1:", "70000", "a b:1", -1, ":9100"])
 def test_a_wrong_place_is_refused(place: int | str) -> None:
-    with pytest.raises(BusError, match="is no place for metrics; write a port such as 9100, or HOST:PORT"):
+    with pytest.raises(BusError, match="is not a place for metrics; write a port such as 9100, or HOST:PORT"):
         serve_metrics(Spool(), place)
 
 

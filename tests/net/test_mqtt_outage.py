@@ -52,8 +52,8 @@ def first_times(listener: Listener) -> list[int]:
     return list(dict.fromkeys(int(payload) for payload in listener.payloads))
 
 
-def lose_nothing(server: Server, trouble: Callable[[MqttTransport, MqttTransport], None]) -> None:
-    """Publish all through some trouble; every packet arrives, in order."""
+def lose_nothing(server: Server, problem: Callable[[MqttTransport, MqttTransport], None]) -> None:
+    """Publish all through some problem; every packet arrives, in order."""
     with (
         participant(server, "session=receiver&capacity=100000") as (receiver, heard),
         participant(server, "session=sender&capacity=100000") as (sender, sender_heard),
@@ -61,7 +61,7 @@ def lose_nothing(server: Server, trouble: Callable[[MqttTransport, MqttTransport
         receiver.subscribe("city/#")
         with Source(sender).running() as source:
             wait_for(lambda: len(heard.packets) > 50)
-            trouble(sender, receiver)
+            problem(sender, receiver)
             seen = len(heard.packets)
             wait_for(lambda: len(heard.packets) > seen + 50, "nothing arrives after the outage")
         wait_for(lambda: len(first_times(heard)) >= source.count, f"{source.count} were sent")

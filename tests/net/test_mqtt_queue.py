@@ -13,7 +13,7 @@ pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 from genus import Event, Kind, Soft, Subscription, open_bus, this
 from genus.bus import Bus
 from genus.errors import BusError
-from genus.net._link.netlink import NetLink
+from genus.net._link.netlink import NetLink, Unlimited
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._problems import EventsLate
@@ -184,7 +184,7 @@ def test_what_comes_for_a_consumer_that_left_is_counted(broker: MqttBroker, stac
 
 
 def test_consumers_are_told_of_late_events(broker: MqttBroker, stack: ExitStack) -> None:
-    """Each consumer that gave a handler of troubles is, as long as it is there."""
+    """Each consumer that gave a handler of problems is, as long as it is there."""
     (publisher,) = opened(stack, broker, "late", 1)
     channel = stack.enter_context(publisher.channel(Task, Soft("1ms", "60s")))
     channel.announce()  # nobody is there to measure round trips with
@@ -206,12 +206,13 @@ def test_consumers_are_told_of_late_events(broker: MqttBroker, stack: ExitStack)
 
 
 def test_a_consumer_that_has_no_grant_is_refused(broker: MqttBroker, stack: ExitStack) -> None:
-    def may_subscribe(asked: Subscription) -> None:
-        if asked.where is None:
-            raise BusError("ann may not subscribe to all tasks")
+    class Narrow(Unlimited):
+        def check_subscribe(self, subscription: Subscription) -> None:
+            if subscription.where is None:
+                raise BusError("ann may not subscribe to all tasks")
 
     options = parse_mqtt_address(f"//127.0.0.1:{broker.port}/granted", tls=False)
-    link = NetLink(MqttTransport(options), "granted", medium="mqtt", may_subscribe=may_subscribe)
+    link = NetLink(MqttTransport(options), "granted", medium="mqtt", permit=Narrow())
     bus = stack.enter_context(Bus(link))
     with pytest.raises(BusError, match="ann may not subscribe to all tasks"):
         bus.collection(Task, "queue").inbox()

@@ -9,8 +9,15 @@ import msgspec
 import pytest
 
 from genus.errors import BusError
-from genus.net._mqtt.mailbox import PENDING_S, REMEMBERED, HandledMessages, MessageMailbox, PendingMessages
-from genus.net._mqtt.tokens import OtherTokens, OwnTokens
+from genus.net._mqtt.session import (
+    PENDING_S,
+    REMEMBERED,
+    HandledMessages,
+    MessageMailbox,
+    OtherTokens,
+    OwnTokens,
+    PendingMessages,
+)
 from genus.net._mqtt.wire import Decoder, Message
 
 LEASE_15_S = bytes([0, 0, 0, 15])

@@ -299,7 +299,7 @@ def test_closing_twice_and_using_what_is_closed(server: Server) -> None:
         sender.close()
         with pytest.raises(BusError, match="is closed"):
             sender.put(b"late", b"")
-        with pytest.raises(BusError, match="is no topic"):
+        with pytest.raises(BusError, match="is not a topic"):
             one.sender("a/#", RELIABLE)
 
 

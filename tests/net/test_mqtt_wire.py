@@ -142,9 +142,8 @@ def survive_mutations(count: int, seed: int) -> None:
     assert bad > count // PACKETS // 4
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_mutated_bytes_never_raise(seed: int, capfd: pytest.CaptureFixture[str]) -> None:
-    survive_mutations(50_000, seed)
+def test_mutated_bytes_never_raise(capfd: pytest.CaptureFixture[str]) -> None:
+    survive_mutations(20_000, 0)
     assert "panicked" not in capfd.readouterr().err
 
 

@@ -16,12 +16,10 @@ from genus.catalog._statement import digest_of
 from genus.errors import BusError, EventError, NoReceiver, RequestTimeout
 from genus.model import UInt32, Unit
 from genus.net._cloudevents import CloudEventWriter
-from genus.net._envelope import ENVELOPE, Origin
-from genus.net._link.control import Loss, control_key, encode_message, encode_text
+from genus.net._envelope import ENVELOPE, Arrival, Interest, Origin
+from genus.net._link.messages import Loss, control_key, encode_message, encode_payload, encode_text
 from genus.net._link.netlink import NetLink
-from genus.net._link.payload import encode_payload
 from genus.net._problems import EventsLost
-from genus.net._relay import Arrival, Interest
 from genus.targets.topics import MQTT, ZENOH
 from tests.net.memory_network import Faults, MemoryNetwork, MemoryTransport
 
@@ -172,7 +170,7 @@ def test_the_consumers_of_a_queue_are_told_of_losses() -> None:
     told: list[list[EventsLost]] = [[], []]
     taken: list[SeaTide] = []
 
-    def fail(trouble: EventsLost) -> None:
+    def fail(problem: EventsLost) -> None:
         raise ValueError("a handler that fails does not keep the others from being told")
 
     there.collection(SeaTide, "queue").subscribe(taken.append, on_problem=told[0].append)
@@ -219,7 +217,7 @@ def test_a_queue_gives_each_event_to_one_consumer_of_all_processes_or_tells_that
     assert set(taken.values()) == {1}
     lost = sum(link.get("lost", 0) for link in (bus.traffic().link for bus in places))
     assert len(taken) + lost == 400
-    assert lost >= sum(trouble.count for trouble in told)
+    assert lost >= sum(problem.count for problem in told)
     assert len(taken) > 300
     assert len(got) == len(set(got)) > 300
     for bus in city.buses:
@@ -245,8 +243,8 @@ def test_every_event_is_delivered_once_or_told_as_lost_to_both_ends(seed: int) -
     assert len(levels) == len(set(levels))
     lost = 500 - len(levels) + (0 if any(event.level == -1 for event in got) else 1)
     assert lost > 0
-    assert sum(trouble.count for trouble in told["there"]) == lost
-    assert sum(trouble.count for trouble in told["here"]) == lost
+    assert sum(problem.count for problem in told["there"]) == lost
+    assert sum(problem.count for problem in told["here"]) == lost
     assert there.traffic().link["lost"] == here.traffic().link["lost by receivers"] == lost
 
 
@@ -282,7 +280,7 @@ def test_a_loss_is_told_to_its_publisher_once_whether_the_drop_or_the_report_com
         for call in chance.sample([*report, *drop], len(report) + len(drop)):
             call()
         link.tick()
-        assert sum(trouble.count for trouble in told) == sum(counts)
+        assert sum(problem.count for problem in told) == sum(counts)
     here.close()
 
 
@@ -379,7 +377,7 @@ def test_soft_channels_tell_lateness_to_both_ends(city: City) -> None:
     time.sleep(0.01)
     city.run(1)
     assert got == []
-    assert [trouble.expired for trouble in told["here"]] == [1] == [trouble.expired for trouble in told["there"]]
+    assert [problem.expired for problem in told["here"]] == [1] == [problem.expired for problem in told["there"]]
 
 
 def test_both_halves_of_a_partition_learn_what_they_lost(city: City) -> None:

@@ -2,11 +2,10 @@
 
 import random
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genus.net._link.dedup import OriginNumbers
-from genus.net._link.numbers import MAX_GAPS, MAX_MARKS, MAX_RUNS, Numbers, Verdict
+from genus.net._link.numbers import MAX_GAPS, MAX_MARKS, MAX_RUNS, Numbers, OriginNumbers, Verdict
 
 NUMBERS = 1 << 32
 STARTS = st.sampled_from([1, 5000, NUMBERS - 40, NUMBERS - 1])
@@ -133,6 +132,7 @@ def test_what_is_remembered_is_limited_and_old_numbers_are_told_apart_from_copie
     assert all(len(run.marks) <= MAX_MARKS for run in numbers._runs)
 
 
+@settings(max_examples=15)
 @given(STARTS, st.sampled_from([200, 1000, 4000]), st.sampled_from([2, 3, 7]))
 def test_losses_that_alternate_with_packets_are_counted_at_any_rate(start: int, rate: int, every: int) -> None:
     """More runs between two beats than are remembered; rates are per 0.1 s, a beat comes after 0.5 s."""

@@ -21,14 +21,14 @@ def random_pattern(chance: random.Random, dialect: Dialect, root: str = "") -> s
 
 
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT, NATS], ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_index_finds_what_a_test_of_each_pair_finds(dialect: Dialect, seed: int) -> None:
     chance = random.Random(seed)
-    index, among = PatternIndex(dialect), dict.fromkeys(random_pattern(chance, dialect) for _ in range(120))
+    index, among = PatternIndex(dialect), dict.fromkeys(random_pattern(chance, dialect) for _ in range(70))
     for pattern in among:
         index.add(pattern)
     found = 0
-    for _ in range(120):
+    for _ in range(70):
         if among and chance.random() < 0.3:
             gone = chance.choice(list(among))
             del among[gone]
@@ -48,13 +48,13 @@ def test_the_index_finds_what_a_test_of_each_pair_finds(dialect: Dialect, seed: 
 
 
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_wanted_is_subscribed_to_once(dialect: Dialect, seed: int) -> None:
     chance = random.Random(seed)
     transport = MemoryNetwork(dialect).transport()
     patterns = Patterns(transport, "city", lambda: 0.0)
     wanted: list[str] = []
-    for _ in range(200):
+    for _ in range(100):
         if wanted and chance.random() < 0.45:
             wanted.remove(pattern := chance.choice(wanted))
             patterns.remove([pattern])
@@ -72,13 +72,13 @@ def test_what_is_wanted_is_subscribed_to_once(dialect: Dialect, seed: int) -> No
 
 
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
-def test_a_thousand_types_take_a_moment(dialect: Dialect) -> None:
+def test_five_hundred_types_take_a_moment(dialect: Dialect) -> None:
     patterns = Patterns(MemoryNetwork(dialect).transport(), "city", lambda: 0.0)
     begin = time.process_time()
-    for number in range(1000):
+    for number in range(500):
         patterns.add([dialect.join(["city", "Base", dialect.one, f"T{number}", dialect.rest])])
     patterns.add([dialect.join(["city", dialect.rest])])
     assert len(list(patterns)) == 1
     patterns.remove([dialect.join(["city", dialect.rest])])
-    assert len(list(patterns)) == 1000
-    assert time.process_time() - begin < 5  # about 0.7 s; 50 s with a test of each pair
+    assert len(list(patterns)) == 500
+    assert time.process_time() - begin < 5  # about 0.3 s; 12 s with a test of each pair

@@ -10,7 +10,7 @@ from genus.net._problems import OnceLogger, ReceiverFailures
 
 
 @pytest.mark.parametrize(
-    ("trouble", "text"),
+    ("problem", "text"),
     [
         (EventsLost("Lamp", 1, reason="the queue is full"), "1 event of Lamp was lost: the queue is full"),
         (EventsLost("Lamp", 1200, "a"), "1,200 events of Lamp were lost on the way from a: the reason is not known"),
@@ -27,8 +27,8 @@ from genus.net._problems import OnceLogger, ReceiverFailures
         ),
     ],
 )
-def test_a_trouble_is_a_sentence(trouble: EventsLost | EventsUnread | EventsLate, text: str) -> None:
-    assert str(trouble) == text
+def test_a_trouble_is_a_sentence(problem: EventsLost | EventsUnread | EventsLate, text: str) -> None:
+    assert str(problem) == text
 
 
 def test_the_log_has_each_reason_once_for_each_type(caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,6 @@ from genus.model.types import FloatType
 from genus.net._link.foreign import ForeignEvent, ForeignLoss
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._sparkplug import host as host_module
-from genus.net._sparkplug.edge import Edge
 from genus.net._sparkplug.host import REBIRTH, REBIRTH_S, Host
 from genus.net._sparkplug.payload import (
     BOOLEAN,
@@ -32,7 +31,7 @@ from genus.net._sparkplug.payload import (
     read_value,
     wire_value,
 )
-from genus.net._sparkplug.source import Sparkplug
+from genus.net._sparkplug.source import Edge, Sparkplug
 from genus.records import ForeignTopics, Message, read_mapping
 from genus.records.types import Rejected
 from genus.testing import run_command
@@ -392,7 +391,7 @@ def test_types_and_a_mapping_are_made_of_captured_births(tmp_path: Path) -> None
     ]
     (tmp_path / "births.txt").write_text("\n".join(lines))
     files = {name: str(tmp_path / name) for name in ("births.txt", "plant.py", "plant.toml")}
-    options = ("--py", files["plant.py"], "--map", files["plant.toml"])
+    options = ("--python", files["plant.py"], "--mapping", files["plant.toml"])
     result = run_command("records", "infer", files["births.txt"], *options)
     assert result.returncode == 0, result.stderr
     assert result.stderr.splitlines() == [

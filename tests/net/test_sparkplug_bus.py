@@ -111,7 +111,7 @@ def test_losses_of_an_edge_node_are_told_to_its_channels(tmp_path: Path, opened:
         open_bus(opened(server, "north/boiler&sparkplug_host=s")) as edge,
     ):
         told: list[Any] = []
-        edge.announce(BusReading, BestEffort(), on_problem=told.append)
+        edge._announce(BusReading, BestEffort(), on_problem=told.append)
         edge.publish(BusReading(value=1.0, source="probe"))
         wait_for(lambda: bool(told))
         assert told == [EventsLost("BusReading", 1, told[0].sender, "", "the edge node is not online")]

@@ -25,7 +25,7 @@ from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._ipc.transport import IpcTransport
-from genus.net._link.held import MAX_HELD
+from genus.net._link.unread import MAX_HELD
 from genus.net._problems import EventsLost, EventsUnread
 from genus.net._transport import Sending
 from genus.targets.topics import ZENOH
@@ -241,26 +241,26 @@ def is_asked(evolution: Evolution, asked: list[str], name: str, age: int) -> boo
 
 
 def check(reader: Program, asked: list[str], wanted: list[list[Any]]) -> None:
-    got, troubles, counters = reader.ask(**{"await": sum(map(len, wanted))})
+    got, problems, counters = reader.ask(**{"await": sum(map(len, wanted))})
     for text, events, expected in zip(asked, got, wanted, strict=True):
         received = [(values["number"], name, values) for name, _, values in events]
         assert Counter(each[0] for each in received) == Counter(each[0] for each in expected), (text, counters)
         ours = [(number, name, values) for number, name, values in sorted(received)]
         assert ours == sorted(expected, key=lambda each: each[0]), text
     assert not [each for each in counters if each.startswith(("rejected", "lost", "delivered"))]
-    assert not troubles
+    assert not problems
 
 
 def seeds(quick: int) -> list[Any]:
     return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.slow) for seed in range(20)]
 
 
-@pytest.mark.parametrize("seed", seeds(2))
+@pytest.mark.parametrize("seed", seeds(1))
 def test_programs_of_any_age_get_all_that_conforms_between_processes(tmp_path: Path, seed: int) -> None:
     run_law(f"ipc:types-{os.getpid()}-{seed}", tmp_path, seed)
 
 
-@pytest.mark.parametrize("seed", seeds(1))
+@pytest.mark.parametrize("seed", seeds(0))
 def test_programs_of_any_age_get_all_that_conforms_over_zenoh(tmp_path: Path, seed: int) -> None:
     pytest.importorskip("zenoh")
     run_law(f"zenoh:types?port={free_port()}", tmp_path, seed)
@@ -362,7 +362,7 @@ class Reader:
         self.transport = network.transport()
         self.link = NetLink(self.transport, "city", medium="memory", now=lambda: self.time, runs=False)
         self.bus = Bus(self.link)
-        self.troubles: list[Any] = []
+        self.problems: list[Any] = []
 
     def take(self, packets: Iterable[Packet]) -> None:
         for packet in packets:
@@ -376,7 +376,7 @@ class Reader:
 
     def subscribe(self, what: Any) -> list[Any]:
         got: list[Any] = []
-        self.bus.subscribe(what, got.append, on_problem=self.troubles.append)
+        self.bus.subscribe(what, got.append, on_problem=self.problems.append)
         return got
 
 
@@ -398,7 +398,7 @@ def test_events_wait_for_the_statement_of_their_type_and_are_delivered_in_order(
     assert isinstance(got[0], TravWet)
     assert exact == []
     reader.run(10)
-    assert reader.troubles == []
+    assert reader.problems == []
     assert reader.bus.types[thermo.name] is type(got[0])
 
 
@@ -408,8 +408,8 @@ def test_losses_of_a_type_that_is_not_known_are_told(reader: Reader, thermo: The
     reader.take([thermo.events[1], thermo.events[3], *thermo.beats, *thermo.statements])
     reader.run(3)
     assert [event.value for event in got] == [1.0, 3.0]
-    assert sum(each.count for each in reader.troubles) == 2  # they count from the first packet of a key
-    assert {type(each) for each in reader.troubles} == {EventsLost}
+    assert sum(each.count for each in reader.problems) == 2  # they count from the first packet of a key
+    assert {type(each) for each in reader.problems} == {EventsLost}
 
 
 def test_without_a_statement_events_are_delivered_with_what_the_nearest_known_type_has(
@@ -453,7 +453,7 @@ def test_what_does_not_fit_is_not_held_and_nothing_is_dropped(reader: Reader, th
         reader.take([(key, ENVELOPE.pack(origin, number, hops, sender, number), payload)])
     assert len(got) == MAX_HELD + 99
     reader.run(3)
-    assert reader.troubles == []
+    assert reader.problems == []
 
 
 def test_a_wider_version_of_a_type_is_read_whole(reader: Reader, thermo: Thermo) -> None:
@@ -512,16 +512,16 @@ def test_a_statement_that_contradicts_the_program_is_refused_and_told(
     reader: Reader, caplog: pytest.LogCaptureFixture, types: str, event: str, what: str
 ) -> None:
     reader.subscribe(TravProbe)
-    channel = reader.bus.channel(TravProbe, BestEffort(), on_problem=reader.troubles.append)
+    channel = reader.bus.channel(TravProbe, BestEffort(), on_problem=reader.problems.append)
     channel.announce()
     packets = packets_of(types, event, 1)
     reader.take(parts(packets)[0])
     reader.run(1)
     reader.take(parts(packets)[0])
     reader.run(1)
-    assert {(type(each), each.count) for each in reader.troubles} == {(EventsUnread, 0)}
-    assert len(reader.troubles) == 2  # the subscription and the channel, once each
-    assert what in reader.troubles[0].reason
+    assert {(type(each), each.count) for each in reader.problems} == {(EventsUnread, 0)}
+    assert len(reader.problems) == 2  # the subscription and the channel, once each
+    assert what in reader.problems[0].reason
     assert len([entry for entry in caplog.records if what in entry.getMessage()]) == 1
 
 
@@ -534,7 +534,7 @@ def test_what_cannot_be_read_is_told_to_the_subscriptions_concerned(
     reader.take(thermo.statements)
     reader.take((key, envelope, b"\x81\xa5value\xa3bad") for key, envelope, _ in thermo.events)
     reader.run(1)
-    assert [(type(each), each.type, each.count) for each in reader.troubles] == [(EventsUnread, thermo.name, 5)]
+    assert [(type(each), each.type, each.count) for each in reader.problems] == [(EventsUnread, thermo.name, 5)]
     assert other == []
     assert len([text for text in caplog.messages if f"5 events of {thermo.name} were not read" in text]) == 1
     assert any(thermo.name in reason for reason in reader.link.examples())
@@ -595,12 +595,12 @@ def test_types_cross_gateways_that_do_not_have_them(tmp_path: Path) -> None:
         writer, reader = programs(stack, tmp_path, (left, NEWER), (right, OLDER))
         reader.ask(subscribe=["TravProbe", "TravWet"])
         writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(5)])
-        (probes, wet), troubles, _ = reader.ask(**{"await": 10})
+        (probes, wet), problems, _ = reader.ask(**{"await": 10})
     assert [(name, values) for name, _, values in probes] == [
         ("TravFar", {"value": float(number), "humidity": 2.0 * number}) for number in range(5)
     ]
     assert wet == probes
-    assert troubles == []
+    assert problems == []
 
 
 def test_a_contradiction_is_told_on_both_sides(tmp_path: Path) -> None:
@@ -611,9 +611,9 @@ def test_a_contradiction_is_told_on_both_sides(tmp_path: Path) -> None:
         for program in both:
             program.ask(subscribe=["TravProbe"])
         for program in both:
-            _, troubles, _ = program.ask(told=1)
-            assert {(kind, type_, count) for kind, type_, count, _ in troubles} == {("EventsUnread", "TravProbe", 0)}
-            assert "TravProbe.value" in troubles[0][3]
+            _, problems, _ = program.ask(told=1)
+            assert {(kind, type_, count) for kind, type_, count, _ in problems} == {("EventsUnread", "TravProbe", 0)}
+            assert "TravProbe.value" in problems[0][3]
 
 
 def test_commands_take_types_that_others_state(tmp_path: Path) -> None:
@@ -621,7 +621,7 @@ def test_commands_take_types_that_others_state(tmp_path: Path) -> None:
     address = f"ipc:commands-{os.getpid()}"
     with ExitStack() as stack:
         (writer,) = programs(stack, tmp_path, (address, NEWER))
-        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--count", "2"]
+        command = [sys.executable, "-m", "genus", "sub", "--bus", address, "TravFar where humidity > 3", "--limit", "2"]
         writer.ask(subscribe=["TravFar"])  # which states it
         told = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "GENUS_TYPES": ""})
         writer.ask(publish=[("TravFar", {"value": number, "humidity": 2 * number}) for number in range(4)])

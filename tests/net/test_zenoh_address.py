@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from genus.errors import BusError
-from genus.net._zenoh.address import PORT, parse_zenoh_address
+from genus.net._addresses import MEETING_PORT, parse_zenoh_address
 
 
 def test_without_options_processes_of_this_machine_meet() -> None:
     options = parse_zenoh_address("")
-    assert (options.realm, options.mode, options.scouting, options.port) == ("genus", "peer", "loopback", PORT)
+    assert (options.realm, options.mode, options.scouting, options.port) == ("genus", "peer", "loopback", MEETING_PORT)
     assert options.meets
     assert options.has_connection
 
@@ -58,7 +58,7 @@ def test_queues_and_recovery_are_options() -> None:
         ("?overflow=drop_oldest", "zenoh's queue drops the newest"),
         ("?receive_overflow=block", "zenoh's own threads would wait"),
         ("?receive_overflow=raise", "has no caller that could be told"),
-        ("?ca=/nowhere/ca.pem", "is no file"),
+        ("?ca=/nowhere/ca.pem", "is not a file"),
     ],
 )
 def test_a_wrong_address_says_what_to_write(rest: str, message: str) -> None:

@@ -128,10 +128,10 @@ def test_a_loss_while_the_router_is_away_is_told_to_both_ends() -> None:
 def test_reliable_events_survive_the_router() -> None:
     endpoint = f"tcp/127.0.0.1:{free_port()}"
     address = f"zenoh:city?reliable=1&connect={endpoint}"
-    troubles: list[object] = []
+    problems: list[object] = []
     got: list[int] = []
     with router(endpoint) as first, open_bus(address) as a, open_bus(address) as b:
-        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_problem=troubles.append)
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_problem=problems.append)
         meet(a, b)
         lamps = a.collection(ZenohLamp)
         publish_until(lamps.publish, ZenohLamp(number=-1), lambda: bool(got))
@@ -143,7 +143,7 @@ def test_reliable_events_survive_the_router() -> None:
             wait_for(lambda: 499 in got)
     numbers = [number for number in got if number >= 0]
     assert numbers == list(range(500))
-    assert not troubles
+    assert not problems
 
 
 def test_hard_channels_are_refused_with_the_reason(address: str) -> None:
@@ -236,17 +236,17 @@ def test_the_second_of_two_events_is_not_held_back(address: str) -> None:
 
 
 def test_packets_that_wait_for_others_are_sent_before_a_beat(address: str) -> None:
-    troubles: list[object] = []
+    problems: list[object] = []
     got: list[int] = []
     with open_bus(address) as a, open_bus(address) as b:
-        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_problem=troubles.append)
+        b.collection(ZenohLamp).subscribe(lambda lamp: got.append(lamp.number), on_problem=problems.append)
         meet(a, b)
         publish_until(a.publish, ZenohLamp(number=-1), lambda: bool(got))
         for number in range(3000):
             a.publish(ZenohLamp(number=number))
         link(a)._losses.beat()
         wait_for(lambda: got[-1] == 2999)
-    assert not troubles
+    assert not problems
 
 
 # -- handlers that take their time -------------------------------------------------------------------------------------

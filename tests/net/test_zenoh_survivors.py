@@ -60,9 +60,9 @@ class Member:
         self.doubled += tick.number <= self._last.get(origin, 0)
         self._last[origin] = tick.number
 
-    def _lose(self, trouble: object) -> None:
-        assert isinstance(trouble, EventsLost)
-        self.lost[trouble.sender] += trouble.count
+    def _lose(self, problem: object) -> None:
+        assert isinstance(problem, EventsLost)
+        self.lost[problem.sender] += problem.count
 
     def _run(self) -> None:
         while not self._stop.wait(TICK_S):

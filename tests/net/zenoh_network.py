@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from genus.net._zenoh.address import parse_zenoh_address
+from genus.net._addresses import parse_zenoh_address
 from genus.net._zenoh.transport import ZenohSender, ZenohTransport
 
 PATIENCE_S = 20.0

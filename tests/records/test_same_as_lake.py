@@ -25,7 +25,7 @@ from genus.model import Float32, Int8, Opaque, Renamed, UInt32
 from genus.model import attributes as attributes_of
 from genus.model.types import AttributeType, ChoiceType, DurationType, OpaqueType, TimeType
 from genus.records import Mapping, RecordReader, read_mapping
-from genus.records._known_types import DeclaredTypes
+from genus.records._mapping import DeclaredTypes
 from genus.records._reader import MappedReader
 from genus.records._values import ERRORS, ValueFormat, value_reader
 from genus.records.types import Rejected

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from genus import Event, Maybe
 from genus.errors import MappingError, Reasons
 from genus.records import ForeignTopics, Message, read_mapping
-from genus.records._payload import DEEPEST, decode_json, depth_of, limit_problem
-from genus.records._rejected import Rejections
+from genus.records._payload import DEEPEST, Rejections, decode_json, depth_of, limit_problem
 from genus.records.types import Rejected
 from tests.examples import examples
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe
 from genus.errors import EventError, MappingError
-from genus.model._read_back import is_same
+from genus.model._plain import is_same
 from genus.records import Mapping, RecordReader, RecordWriter, read_mapping
 from tests.examples import examples
 from tests.generators import Generator

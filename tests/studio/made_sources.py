@@ -3,9 +3,8 @@
 from collections.abc import Callable, Collection, Mapping
 
 from genus.model import Event
-from genus.studio import ChannelRow, SourceRow
-from genus.studio._rows import Row, Tables
 from genus.studio._source import Receive, Source
+from genus.studio.types import ChannelRow, Row, SourceRow, Tables
 
 
 class MadeSource:

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe, Unit, open_bus
 from genus.errors import BusError, SubscriptionError, SyntaxProblem
-from genus.studio import Alert, Layout, open_studio
-from genus.studio._alerts import MAX_ALERTS, MAX_NAME, TESTED, Alerts
+from genus.studio import open_studio
+from genus.studio._alerts import TESTED, Alerts, Webhook
+from genus.studio._layout import MAX_ALERTS, MAX_NAME
 from genus.studio._problems import RECENT_S
 from genus.studio._questions import Questions
-from genus.studio._rows import AlertRow, ProblemRow
 from genus.studio._taps import RING, Taps
-from genus.studio._webhook import Webhook
+from genus.studio.types import Alert, AlertRow, Layout, ProblemRow
 from tests.examples import examples
 from tests.studio.made_sources import Clock, MadeSource
 from tests.studio.pages import ask
@@ -298,7 +298,7 @@ def test_what_the_webhook_does_not_take_is_tried_again_and_a_problem() -> None:
         webhook.close()
         assert webhook._thread is not None
         webhook._thread.join(10)
-    shown = f"the webhook http://127.0.0.1:{server.server_port} does not take what it is told: it answered"
+    shown = f"alerts do not reach the webhook http://127.0.0.1:{server.server_port}: it answered"
     assert noted == [f"{shown} 500", f"{shown} 302", None]
 
 
@@ -329,7 +329,7 @@ def test_a_server_that_is_not_there_is_said() -> None:
 
 def test_a_server_that_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """So is a name that no server can have."""
-    monkeypatch.setattr("genus.studio._webhook.TIMEOUT_S", 0.05)
+    monkeypatch.setattr("genus.studio._alerts.TIMEOUT_S", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as server:
         webhook = Webhook(f"http://127.0.0.1:{server.getsockname()[1]}/")
         assert webhook._post(b"{}") == "no answer within 0.05 s"

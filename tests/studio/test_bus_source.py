@@ -12,8 +12,8 @@ from genus.bus import EventChannel, Link
 from genus.bus.types import Delivery
 from genus.net import NetLink
 from genus.studio._bus_source import MAX_ROWS, BusSource
-from genus.studio._rates import MAX_SOURCES, Meters
-from genus.studio._rows import ChannelRow, SourceRow, SubscriptionRow
+from genus.studio._figures import MAX_SOURCES, Meters
+from genus.studio.types import ChannelRow, SourceRow, SubscriptionRow
 from tests.net.memory_network import MemoryNetwork
 
 

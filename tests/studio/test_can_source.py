@@ -14,8 +14,8 @@ from genus.can import open_broker
 from genus.errors import BusError, CatalogUnavailable
 from genus.model import name_of
 from genus.studio._can_source import CanSource
-from genus.studio._rows import ChannelRow, NodeRow, SourceRow
 from genus.studio._source import EventSource, TimelineSource
+from genus.studio.types import ChannelRow, NodeRow, SourceRow
 from tests.can.test_foreign import CAR
 
 TYPES = """

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from genus.studio import FrameSpan, SlotSpan, SourceRow, Studio, Timeline, open_studio
+from genus.studio import Studio, open_studio
+from genus.studio.types import FrameSpan, SlotSpan, SourceRow, Timeline
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import HOSTILE, view_page
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from genus.bus import Bus, open_bus
-from genus.studio import SourceRow, Studio, open_studio
+from genus.studio import Studio, open_studio
+from genus.studio.types import SourceRow
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import HOSTILE, SeenGate, SeenLoop, studio_of, view_page
 

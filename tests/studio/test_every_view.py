@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from genus.studio import (
-    GatewayRow,
-    LakeTableRow,
-    NodeRow,
-    SourceRow,
-    Studio,
-    SubscriptionRow,
-    Timeline,
-    open_studio,
-)
-from genus.studio._rows import Health
+from genus.studio import Studio, open_studio
+from genus.studio.types import GatewayRow, Health, LakeTableRow, NodeRow, SourceRow, SubscriptionRow, Timeline
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import SeenLoop, view_page
 
@@ -152,8 +143,12 @@ def test_axe_finds_nothing(browser: "Browser", studio: Studio, look: dict[str, A
 def test_buttons_can_be_read_while_they_are_used(browser: "Browser", studio: Studio, scheme: Any) -> None:
     """Hovered, pressed and both: 4.5 at least; axe sees them at rest only."""
     with view_page(browser, studio, "channels", color_scheme=scheme) as page:
-        button = page.get_by_role("button", name="only with trouble")
-        for view, name in (("channels", "only with trouble"), ("can", "by channel"), ("types", "codes and event tags")):
+        button = page.get_by_role("button", name="only with problems")
+        for view, name in (
+            ("channels", "only with problems"),
+            ("can", "by channel"),
+            ("types", "codes and event tags"),
+        ):
             visit(page, view)
             button = page.get_by_role("button", name=name)
             assert button.evaluate(RATIO) >= 4.5

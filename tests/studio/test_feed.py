@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.studio._feed import BEAT_S, BUSY_TURN_S, SLOW_S, TURN_S, TURNS_KEPT, Feed
-from genus.studio._rows import ChannelRow, ProblemRow, SourceRow, Tables
 from genus.studio._source import Receive
 from genus.studio._taps import Taps
 from genus.studio._type_table import LOOK_S, TypeTable
+from genus.studio.types import ChannelRow, ProblemRow, SourceRow, Tables
 from tests.studio.made_sources import Clock, MadeSource
 
 

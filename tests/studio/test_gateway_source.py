@@ -12,8 +12,8 @@ from genus.errors import BusError
 from genus.net import Gateway, GatewaySide
 from genus.studio import open_studio
 from genus.studio._gateway_source import GatewaySource, open_gateway_source
-from genus.studio._rows import GatewayRow, SourceRow
 from genus.studio._source import Source
+from genus.studio.types import GatewayRow, SourceRow
 
 FILE = """
 name = "pair"
@@ -26,7 +26,7 @@ address = "local:"
 [[side]]
 name = "city"
 address = "local:"
-wants = ["StudioGateLoop where lane > 1"]
+interest = ["StudioGateLoop where lane > 1"]
 """
 TYPES = """
 from genus import Event, UInt8

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from genus.studio import GatewayRow, Studio, open_studio
+from genus.studio import Studio, open_studio
+from genus.studio.types import GatewayRow
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import HOSTILE, view_page
 
@@ -57,7 +58,7 @@ def test_only_sides_with_trouble_can_be_shown(browser: "Browser", studio: Studio
     """Those that are not connected, lost events or were refused what they asked for."""
     with view_page(browser, studio, "gateways") as page:
         expect(page.locator(".view-gateways tr.row")).to_have_count(2)
-        page.get_by_role("button", name="only with trouble").click()
+        page.get_by_role("button", name="only with problems").click()
         expect(page.locator(".view-gateways tr.row")).to_have_count(1)
 
 

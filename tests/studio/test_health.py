@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.studio import GatewayRow, NodeRow, SourceRow, SubscriptionRow
 from genus.studio._feed import BEAT_S, Feed
 from genus.studio._health import FRESH_S, INTERVALS, LEAST_S, PAUSES
-from genus.studio._rows import Row
 from genus.studio._taps import Taps
 from genus.studio._type_table import TypeTable
+from genus.studio.types import GatewayRow, NodeRow, Row, SourceRow, SubscriptionRow
 from tests.studio.made_sources import Clock, MadeSource
 
 

@@ -17,8 +17,8 @@ from genus.model import name_of
 from genus.studio._history import History, StoredSource
 from genus.studio._lake_source import LAST_COMMITS, LakeSource
 from genus.studio._plot import PlotSeries
-from genus.studio._rows import LakeCommitRow, LakeFollowerRow, LakeTableRow, SourceRow
 from genus.studio._source import AskedSource
+from genus.studio.types import LakeCommitRow, LakeFollowerRow, LakeTableRow, SourceRow
 from tests.lake.stored import add_events, create_lake
 
 pytest.importorskip("pyarrow")

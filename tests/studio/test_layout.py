@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.errors import BusError
-from genus.studio import Alert, Layout, PlotLayout, load_layout, open_studio
+from genus.studio import load_layout, open_studio
 from genus.studio._app import page_files
-from genus.studio._layout import VIEWS, plots_of
+from genus.studio._layout import VIEWS, layout_text, plots_of
+from genus.studio.types import Alert, Layout, PlotLayout
 from genus.testing import run_command as genus
 from tests.examples import examples
 from tests.studio.made_sources import MadeSource
@@ -159,7 +160,7 @@ def test_a_saved_layout_is_the_same_one_when_it_is_read(
     layout: Layout, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "saved.toml"
-    path.write_bytes(layout.text().encode())
+    path.write_bytes(layout_text(layout).encode())
     assert load_layout(path) == layout
     assert plots_of(msgspec.to_builtins(layout.plots)) == layout.plots
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from genus.errors import BusError
-from genus.studio import SourceRow, Studio, open_studio
-from genus.studio._rows import State, Tables
+from genus.studio import Studio, open_studio
+from genus.studio.types import SourceRow, State, Tables
 from tests.studio.made_sources import MadeSource
 from tests.studio.view_page import view_page
 

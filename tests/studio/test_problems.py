@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from genus.studio._problems import RECENT_S, Problems
-from genus.studio._rows import ChannelRow, GatewayRow, NodeRow, ProblemRow, Row, SourceRow, SubscriptionRow
+from genus.studio.types import ChannelRow, GatewayRow, NodeRow, ProblemRow, Row, SourceRow, SubscriptionRow
 
 
 def found(problems: Problems, now: float, **tables: Row) -> dict[str, ProblemRow]:

@@ -1,6 +1,6 @@
 """Rates of counters: time is an input."""
 
-from genus.studio._rates import KEEP_S, Rates
+from genus.studio._figures import KEEP_S, Rates
 
 
 def test_the_rate_is_that_of_the_last_second() -> None:

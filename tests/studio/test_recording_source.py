@@ -12,10 +12,10 @@ from genus import Event, Maybe
 from genus.bus import RecordingWriter
 from genus.bus.types import Recorded
 from genus.errors import BusError, RecordingError
+from genus.studio._recording_sequence import RecordingSequence
 from genus.studio._recording_source import BATCH, RecordingSource
-from genus.studio._reel import Reel
-from genus.studio._rows import ChannelRow, SourceRow
 from genus.studio._source import EventSource, PlayedSource, Source, TimedSource, WaitingSource
+from genus.studio.types import ChannelRow, SourceRow
 
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
 BEGIN_US = round(BEGIN.timestamp() * 1e6)
@@ -497,12 +497,12 @@ def test_a_page_does_not_wait_for_a_long_stretch_of_unknown_events(path: Path, m
     write(path, [0.0])
     reads, goes_on = threading.Event(), threading.Event()
 
-    def read(reel: Reel, time_us: int | None = None) -> Iterator[Recorded]:
+    def read(sequence: RecordingSequence, time_us: int | None = None) -> Iterator[Recorded]:
         reads.set()
         assert goes_on.wait(20)
         return iter(())
 
-    monkeypatch.setattr(Reel, "read", read)
+    monkeypatch.setattr(RecordingSequence, "read", read)
     source = RecordingSource(path, [Gate], name="gates")
     source.looked_at()
     try:

@@ -20,7 +20,7 @@ from genus import Bus, Event, Kind, Maybe, Unit, open_bus
 from genus.errors import BusError
 from genus.studio import Studio, open_studio
 from genus.studio._app import MAX_ASKING
-from genus.studio._rows import TABLES, ChannelRow
+from genus.studio.types import TABLES, ChannelRow
 from tests.studio.made_sources import MadeSource
 from tests.studio.pages import Page, ask, stream
 

@@ -15,17 +15,7 @@ from genus import Event, Soft, Subscription, UInt16, open_bus
 from genus.bus import Bus
 from genus.can import World
 from genus.errors import BusError, GenusError
-from genus.studio import (
-    ChannelRow,
-    EventSource,
-    PlayedSource,
-    Source,
-    SourceRow,
-    SubscriptionRow,
-    TimedSource,
-    TimelineSource,
-    parse_simulation,
-)
+from genus.studio import parse_simulation
 from genus.studio._simulation import (
     CHUNK_NS,
     ENTRY_POINTS,
@@ -33,11 +23,21 @@ from genus.studio._simulation import (
     STEP_S,
     Pace,
     ScenarioOptions,
-    SimulatedSystem,
     SimulatedWorldSource,
     Simulation,
     find_system,
     open_simulation,
+)
+from genus.studio.types import (
+    ChannelRow,
+    EventSource,
+    PlayedSource,
+    SimulatedSystem,
+    Source,
+    SourceRow,
+    SubscriptionRow,
+    TimedSource,
+    TimelineSource,
 )
 
 SECOND = 1_000_000_000

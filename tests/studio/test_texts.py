@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Float32, Maybe
-from genus.studio._texts import MAX_LENGTH, float32, number_of, value_text, values_of
+from genus.studio._figures import MAX_LENGTH, float32, number_of, value_text, values_of
 
 
 class Tank(Event, name="studio.Tank"):

@@ -8,8 +8,9 @@ from genus import Catalog, Event, Soft, UInt8, open_bus
 from genus.can import World
 from genus.can.types import Trace
 from genus.errors import BusError, RecordingError
-from genus.studio import ChannelRow, PlayedSource, SourceRow, TimelineSource, open_source
+from genus.studio import open_source
 from genus.studio._world_source import TraceSource
+from genus.studio.types import ChannelRow, PlayedSource, SourceRow, TimelineSource
 from tests.studio.made_sources import Clock
 
 

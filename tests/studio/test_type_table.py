@@ -9,11 +9,11 @@ import pytest
 
 from genus import Catalog, Event, Kind, Maybe, Unit
 from genus.errors import SubscriptionError
+from genus.studio._figures import event_text
 from genus.studio._questions import Questions
-from genus.studio._rows import TypeChangeRow, TypeRow
 from genus.studio._taps import Taps
-from genus.studio._texts import event_text
 from genus.studio._type_table import LOOK_S, TypeTable, describe_types
+from genus.studio.types import TypeChangeRow, TypeRow
 from tests.studio.made_sources import MadeSource
 
 

@@ -13,8 +13,8 @@ from genus import Event, Soft, UInt16, open_bus
 from genus.can import PreparedSystem, Scenario, World, load_system, parse_fault
 from genus.can.types import Outcome, ScenarioRun
 from genus.model import name_of
-from genus.studio import ChannelRow, EventSource, NodeRow, SourceRow, SubscriptionRow, Timeline, TimelineSource
 from genus.studio._world_source import WorldSource, missed_deadlines
+from genus.studio.types import ChannelRow, EventSource, NodeRow, SourceRow, SubscriptionRow, Timeline, TimelineSource
 
 TABLES = ("sources", "channels", "nodes", "subscriptions")
 

@@ -15,7 +15,7 @@ from genus.errors import NotRegistered, SubscriptionError
 from genus.targets import can
 from genus.targets.can import FilterBank, Pair, SharedFilters, fit_bank
 from genus.targets.can import _banks as banks_module
-from genus.targets.can._masks import EtagWeights, Weight, condense, drop_covered
+from genus.targets.can._compiler import EtagWeights, Weight, condense, drop_covered
 from tests.examples import examples
 
 from ..catalog.declaring import event_type, kind

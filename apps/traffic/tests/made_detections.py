@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from random import Random
 
 from genus.model import micros_of_time
-from genus_traffic.road.detections import Detection
+from genus_traffic.road.truth import Detection
 from genus_traffic.segment.segment import Segment
 from genus_traffic.types import DISTANCE_M, Category, Cleared, Edge
 

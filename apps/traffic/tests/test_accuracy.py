@@ -2,7 +2,7 @@
 
 from genus_traffic.accuracy import CLOSE_US, accuracy_of, true_speed
 from genus_traffic.passages.finder import MeasuredPassage, SitePassage
-from genus_traffic.road.detections import Passage
+from genus_traffic.road.truth import Passage
 from genus_traffic.types import Category
 
 SECOND = 1_000_000

@@ -17,10 +17,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from genus_traffic.road.city import default_city
-from genus_traffic.road.detections import Detection, Passage
 from genus_traffic.road.generator import Traffic, generate
 from genus_traffic.road.lanes import AMBER_S, STEP_S, Road, is_green
 from genus_traffic.road.scene import Scene, SceneError, Site
+from genus_traffic.road.truth import Detection, Passage
 from genus_traffic.road.vehicles import CLOSEST_M, LOWER_M, Vehicle
 from genus_traffic.types import DISTANCE_M, Category
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from genus_traffic.late_truth import TOO_LATE, without_late_edges
-from genus_traffic.road.detections import Passage
+from genus_traffic.accuracy import TOO_LATE, without_late_edges
+from genus_traffic.road.truth import Passage
 from genus_traffic.segment.listeners import Arrival
 from genus_traffic.types import Category, Cleared, Loop, Occupancy
 

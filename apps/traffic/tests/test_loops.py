@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from genus_traffic.edges import read_edges, read_truth_file
 from genus_traffic.loops import measure
+from genus_traffic.results import Steps
 from genus_traffic.run_folder import prepare
-from genus_traffic.steps import Steps
 
 VEHICLES, SPEED, LENGTH = 6, 10.0, 4.6
 

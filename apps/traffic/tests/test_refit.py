@@ -19,7 +19,7 @@ from genus.can._sim.controller import Controller
 from genus_traffic.centre import collector as collector_module
 from genus_traffic.centre.collector import StatisticsCollector
 from genus_traffic.centre.uplink import Uplink
-from genus_traffic.road.detections import Detection
+from genus_traffic.road.truth import Detection
 from genus_traffic.segment import refit
 from genus_traffic.segment.segment import SegmentOutcome, SegmentRun
 from genus_traffic.segment.sensors import Sensor

@@ -17,8 +17,7 @@ from jinja2 import StrictUndefined, UndefinedError
 from genus import GenusError
 from genus.studio import vendor
 from genus_traffic.report import page as page_module
-from genus_traffic.report.bus import bus_timeline, is_late, sum_channels
-from genus_traffic.report.charts import Columns, chart_data, error_bars
+from genus_traffic.report.charts import Columns, bus_timeline, chart_data, error_bars, is_late, sum_channels
 from genus_traffic.report.checks import checks
 from genus_traffic.report.formats import Clock, format_bits, format_count, format_micros, format_wall
 from genus_traffic.report.page import SECTIONS, render_page, write_report

@@ -9,14 +9,13 @@ from pyspark.sql import SparkSession
 
 from genus_traffic import pipeline
 from genus_traffic.report.checks import checks
-from genus_traffic.results import Results
+from genus_traffic.results import Results, Steps
 from genus_traffic.road.city import default_city
 from genus_traffic.road.scene import Scene
 from genus_traffic.road.truth import read_truth
 from genus_traffic.run import run
 from genus_traffic.run_folder import RunFolder, prepare
 from genus_traffic.segment.processes import run_segments, simulate_site
-from genus_traffic.steps import Steps
 
 SCENE = default_city(2, "2 min", seed=1)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from genus.errors import BusError, PlanError
 from genus_traffic.passages.finder import find_passages, to_loop_edge
-from genus_traffic.road.detections import Detection
+from genus_traffic.road.truth import Detection
 from genus_traffic.segment import segment as segment_module
 from genus_traffic.segment.plan import DEADLINE_NS, city_catalog, segment_plan
 from genus_traffic.segment.segment import Segment, SegmentOutcome, SegmentRun

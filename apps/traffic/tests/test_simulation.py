@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from genus import Subscription
 from genus.errors import BusError, GenusError
-from genus.studio import ChannelRow, EventSource, SimulatedSystem, open_simulation
+from genus.studio import open_source
+from genus.studio.types import ChannelRow, EventSource, SimulatedSystem
 from genus_traffic.commands import _print_results
 from genus_traffic.live_city import CENTRE, CitySystem, make_city
 from genus_traffic.road.city import default_city
@@ -135,7 +136,7 @@ def test_an_event_arrives_at_the_centre_at_its_time_within_a_step() -> None:
 
 
 def test_on_the_page_the_centre_is_in_the_time_of_the_city() -> None:
-    sources = {source.name: source for source in open_simulation("traffic?sites=1&duration=60&seed=2")}
+    sources = {source.name: source for source in open_source("sim:traffic?sites=1&duration=60&seed=2")}
     centre, pause = sources[CENTRE], threading.Event()
     try:
         assert isinstance(centre, EventSource)

@@ -9,10 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus_traffic.road.city import default_city
-from genus_traffic.road.detections import Passage
 from genus_traffic.road.generator import generate
 from genus_traffic.road.scene import SceneError
-from genus_traffic.road.truth import SCHEMA, read_truth, write_truth
+from genus_traffic.road.truth import SCHEMA, Passage, read_truth, write_truth
 from genus_traffic.types import Category
 
 from .examples import examples

@@ -12,8 +12,8 @@ from genus.bus._open import open_bus, register_link, shown_address
 from genus.bus._qos import BestEffort, Hard, Soft, format_qos, parse_qos
 
 if TYPE_CHECKING:
+    from genus.bus._codec import parse_event
     from genus.bus._folder_recorder import LandingFolder, record_to_folder
-    from genus.bus._parse_event import parse_event
     from genus.bus._recorder import record
     from genus.bus._recording import read_recording, replay
     from genus.bus._recording_writer import RecordingWriter

@@ -2,7 +2,7 @@
 
 msgspec decodes a packet whose names, values and units are those of the class, and refuses any other. Only then the map
 is read here, name by name: former names become present ones, values are converted, and those that the class cannot
-read are left out, counted and kept with the event (`genus.model._unread`), so that it is forwarded whole.
+read are left out, counted and kept with the event (`genus.model._values`), so that it is forwarded whole.
 
 Kept values go on under the names of attributes. One that is in a unit which the class does not state is wrapped
 together with that unit, as an extension of msgpack: who can read the attribute, unwraps and converts it. So is the

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from genus.bus._block_index import read_index
 from genus.bus._blocks import (
     ARRAY,
     BUNDLE,
@@ -34,6 +33,7 @@ from genus.bus._blocks import (
     put_right,
 )
 from genus.bus._frames import Gap, Octets
+from genus.bus._recording_index import read_index
 
 _decode_bundle = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 

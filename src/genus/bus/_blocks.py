@@ -27,12 +27,12 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from genus._extras import install_command
-from genus.bus._frames import Gap, Octets
+from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Gap, Octets, frames_in
 from genus.errors import RecordingError
 
 HEADER = b"genus\x03\x1a\xff"
@@ -369,3 +369,34 @@ def load_zstd() -> Any:
     except ImportError:
         raise RecordingError(f"a recording compressed with zstd needs: {install_command('zstd')}") from None
     return zstandard
+
+
+BLOCKS: Final = "blocks"
+"""The format of new files."""
+
+Format: TypeAlias = FrameFormat | Literal["blocks"]
+
+
+def format_of_header(header: bytes) -> Format | None:
+    """Return the format that a file's first bytes name; None if they are no header."""
+    if header == HEADER:
+        return BLOCKS
+    return next((each for each in (FORMAT, FIRST_FORMAT) if header == each.header), None)
+
+
+def find_format(data: Octets) -> Format | None:
+    """Return the format of a file: by its header or, if that is damaged, by what is in it; None if it has none.
+
+    Blocks may be inside of frames and frames inside of blocks, in an attribute of bytes: what has more bytes is
+    outside.
+    """
+    named = format_of_header(data[: len(HEADER)])
+    if named is not None:
+        return named
+    form = next((each for each in (FORMAT, FIRST_FORMAT) if each.next_frame(data, 0) is not None), None)
+    if next_block(data, 0) is None:
+        return form
+    blocks = sum(each.end - each.start for each in blocks_in(data) if isinstance(each, Block))
+    found = () if form is None else frames_in(data, form)
+    frames = sum(each.end - each.start for each in found if isinstance(each, Frame))
+    return form if form is not None and frames > blocks else BLOCKS

@@ -13,16 +13,14 @@ from weakref import WeakSet
 from genus.bus._channel import EventChannel
 from genus.bus._clock import LateStart, PeriodicTask, SystemClock, TimeReading, datetime_of, system_resolution
 from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler, new_collection
-from genus.bus._delivery import delivery_to, log
-from genus.bus._interested import Interested
 from genus.bus._last_values import CatchUp, KeptEvent, LastValues
 from genus.bus._link import Capabilities, Clock, Link, ProblemHandler, Publisher, Timer
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
-from genus.bus._publishers import Announcer, in_turn, stamp_with
+from genus.bus._publishers import Announcer
+from genus.bus._publishing import in_turn, stamp_with
 from genus.bus._qos import BestEffort, Keep, QoS, keep_of, qos_of
 from genus.bus._queue import EventQueue, Overflow, check_count
-from genus.bus._router import Router
-from genus.bus._traffic import SubscriptionCounters, Traffic
+from genus.bus._router import Interested, Router, SubscriptionCounters, Traffic, delivery_to, log
 from genus.errors import BusError
 from genus.filters import Subscription, TypesByName
 from genus.filters.internal import drop_implied, ensure_subscription
@@ -61,7 +59,7 @@ class Bus:
             raise BusError(f"{type(link).__name__} cannot be the link of a bus; derive it from genus.bus.Link")
         self._link = link
         can = Capabilities() if link is None else link.capabilities
-        self.is_batching = can.send_all
+        self._is_batching = can.send_all
         self._keeping_link = link if can.last_values else None
         self._last_values = LastValues()
         self._on_error = on_error
@@ -70,13 +68,13 @@ class Bus:
         self._router = Router(in_turn(self._check, link.send) if link else self._check)
         self.receive = delivery_to(self._router)
         """Delivers the events of the link."""
-        self.deliverer = self.receive.for_class
-        self.interested = Interested(link, self.route)
+        self._deliverer = self.receive.for_class
+        self._interested = Interested(link, self._route)
         stamped = [*(["source"] if source is not None else []), *(["time"] if stamp else [])]
         self._announcer = Announcer(self, link, self._last_values, stamping, stamped)
         self._requester: Requester | None = None
         self._requester_lock = threading.Lock()
-        self.lock = self._router.lock
+        self._lock = self._router.lock
         self._collections: dict[object, Collection[Any]] = {}
         self._groups: dict[tuple[type, ...], RoundRobin] = {}
         self._groups_lock = threading.Lock()
@@ -135,16 +133,16 @@ class Bus:
     ) -> Collection[T]:
         """Return the collection of a type, a kind or `all_of(...)`; asking twice gives the same one.
 
-        `flavour` is `bag` (every event to every subscriber), `set` (equal events once; the last `remember` events are
-        remembered) or `queue` (each event to one subscriber, in turn).
+        `flavour` is `bag` (every event to every subscriber), `set` (equal events once; the last `dedup_window`
+        events are remembered) or `queue` (each event to one subscriber, in turn).
         """
         if flavour not in ("bag", "set", "queue"):
             raise BusError(f"flavour {flavour!r} is none of bag, set, queue")
-        check_count("remember", dedup_window)
+        check_count("dedup_window", dedup_window)
         return self._collection(drop_implied(type.types if isinstance(type, AllOf) else (type,)), flavour, dedup_window)
 
     def _collection(self, types: tuple[type, ...], flavour: Flavour = "bag", dedup_window: int = 0) -> Collection[Any]:
-        with self.lock:
+        with self._lock:
             self._check_open()
             key = (types, flavour, dedup_window if flavour == "set" else None)
             if key not in self._collections:
@@ -184,7 +182,7 @@ class Bus:
         Valve(number=1, open=True)
         """
         channel = EventChannel(self, type, qos_of(qos), keep_of(keep, keep_by), on_problem, carries)
-        with self.lock:
+        with self._lock:
             self._channels.add(channel)
         return channel
 
@@ -276,7 +274,7 @@ class Bus:
         Loop(lane=1)
         """
         asked = self._asked(subscription, strict)
-        return self._collection(asked.types).add_handler(asked, handler, capacity, overflow, on_problem, concurrency)
+        return self._collection(asked.types)._add_handler(asked, handler, capacity, overflow, on_problem, concurrency)
 
     @overload
     def inbox(
@@ -315,7 +313,7 @@ class Bus:
         `Subscription` has.
         """
         asked = self._asked(subscription, strict)
-        return self._collection(asked.types).add_inbox(asked, capacity, overflow, on_problem)
+        return self._collection(asked.types)._add_inbox(asked, capacity, overflow, on_problem)
 
     def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
         """Return the subscription that is meant; in a text, names of the medium's types mean these."""
@@ -424,7 +422,7 @@ class Bus:
     # -- state -------------------------------------------------------------------------------------------------------
 
     def traffic(self) -> Traffic:
-        """Counters per type and per subscription."""
+        """Return the counters per type and per subscription, and those of the link and of requests."""
         counted = [(listener.subscription, listener.counters) for listener in self._listeners()]
         link = dict(self._link.counters()) if self._link else {}
         requests = dict(self._requester.counts) if self._requester else {}
@@ -436,7 +434,7 @@ class Bus:
 
     def channels(self) -> list[EventChannel[Any]]:
         """Return the channels of this bus that are announced now."""
-        with self.lock:
+        with self._lock:
             return [channel for channel in self._channels if channel.is_announced]
 
     def listeners(self) -> list[Listener[Any]]:
@@ -463,7 +461,7 @@ class Bus:
         return page.load()(self, port=port, **options)
 
     def kept_by(self, cls: type) -> Keep | None:
-        """By which attributes the newest events of a type are kept on this bus; None if they are not."""
+        """Return by which attributes the newest events of a type are kept on this bus; None if they are not."""
         return self._last_values.kept_by(cls)
 
     def on_forgotten(self, tell: Callable[[Event], None]) -> Callable[[], None]:
@@ -481,7 +479,7 @@ class Bus:
 
         It is called in the thread that subscribes or cancels, and should not take long. Closing the bus is no change.
         """
-        return self.interested.on_listeners(changed)
+        return self._interested.on_listeners(changed)
 
     async def wait_idle_async(self) -> None:
         """Wait until async handlers, also cancelled ones, have handled what was published before."""
@@ -501,19 +499,19 @@ class Bus:
         Returns a function that ends this, for what ends earlier.
         """
         entry = partial(function)  # one of its own, however often a function is given
-        with self.lock:
+        with self._lock:
             self._check_open()
             self._at_close.append(entry)
 
         def forget() -> None:
-            with self.lock:
+            with self._lock:
                 self._at_close[:] = [each for each in self._at_close if each is not entry]
 
         return forget
 
     def close(self) -> None:
         """Cancel all subscriptions and close the link; a second call does nothing."""
-        with self.lock:
+        with self._lock:
             if self._closed:
                 return
             self._closed = True
@@ -522,7 +520,7 @@ class Bus:
         if self._link is not None:
             self._link.stop_receiving()
         self._router.close()
-        self.interested.forget()
+        self._interested.forget()
         for listener in self._listeners():
             if isinstance(listener, Inbox):
                 listener.queue.close()  # threads of the link and the clock that wait for room could not end
@@ -531,7 +529,7 @@ class Bus:
         if self._link is not None:
             self._link.close()
         self._clock.close()
-        with self.lock:
+        with self._lock:
             collections = list(self._collections.values())
         for collection in collections:
             collection.cancel()
@@ -548,36 +546,36 @@ class Bus:
                 self._requester = Requester(self)
             return self._requester
 
-    def is_own_request(self, number: int) -> bool:
+    def _is_own_request(self, number: int) -> bool:
         """Return whether a request was made on this bus."""
         return self._link is None or (self._requester is not None and self._requester.has_made(number))
 
-    def server(self, handler: RequestHandler[Any]) -> "Server":
+    def _server(self, handler: RequestHandler[Any]) -> "Server":
         """Return what answers requests by a handler."""
         from genus.bus._requests import Server
 
         return Server(self, handler)
 
-    def prepare(self, event: Event) -> Event:
+    def _prepare(self, event: Event) -> Event:
         """Stamp and check an event as it is before it is sent."""
         return event if self._check is None else self._check(event)
 
     @property
-    def preparing(self) -> "Prepare | None":
+    def _preparing(self) -> "Prepare | None":
         """The function that stamps and checks events before they are sent; None if nothing is done."""
         return self._check
 
-    def send_all(self, events: Sequence[Event]) -> None:
+    def _send_all(self, events: Sequence[Event]) -> None:
         """Send events to other processes at once."""
         assert self._link is not None
         self._link.send_all(events)
 
-    def route(self, cls: type) -> "ClassRoute":
+    def _route(self, cls: type) -> "ClassRoute":
         """Return how events of a class reach their listeners."""
         self._check_open()
         return self._router.known_route(cls) or self._router.route(cls)
 
-    def add(
+    def _add(
         self,
         listener: Listener[Any],
         on_problem: ProblemHandler | None = None,
@@ -602,7 +600,7 @@ class Bus:
             if self._link is not None:
                 self._unlisten[listener] = self._link.listen(listener.subscription, on_problem)
         except BaseException:
-            self.remove(listener)
+            self._remove(listener)
             raise
         return catch_up
 
@@ -611,10 +609,10 @@ class Bus:
             if catch_up is not None:
                 catch_up.run(partial(self._kept_for, listener))
         except BaseException:
-            self.remove(listener)
+            self._remove(listener)
             raise
         if listener.is_cancelled or self._closed:  # by another thread, in the meantime
-            self.remove(listener)
+            self._remove(listener)
 
     def _kept_for(self, listener: Listener[Any]) -> list[KeptEvent]:
         kept = self._last_values.matching(listener)
@@ -622,17 +620,17 @@ class Bus:
             return self._last_values.merge(kept, self._keeping_link.last_values(listener.subscription))
         return kept
 
-    def remove(self, listener: Listener[Any]) -> None:
+    def _remove(self, listener: Listener[Any]) -> None:
         """Deliver no more events to a listener."""
         if isinstance(listener, AsyncListener):
-            with self.lock:
+            with self._lock:
                 self._cancelled.add(listener)
         unlisten = self._unlisten.pop(listener, None)
         if unlisten is not None:
             unlisten()
         self._router.remove(listener)
 
-    def announce(
+    def _announce(
         self,
         cls: type,
         qos: QoS,
@@ -643,7 +641,7 @@ class Bus:
         """Prepare to publish a type with a quality of service; BusError if the medium cannot keep it."""
         return self._announcer.announce(cls, qos, on_problem, carries, keep)
 
-    def join(
+    def _join(
         self, types: tuple[type, ...], consumer: Listener[Any], on_problem: ProblemHandler | None = None
     ) -> RoundRobin:
         """Let a consumer share the events of a type with others; the first of them gets the kept events."""
@@ -690,7 +688,7 @@ class Bus:
                 del self._groups[types]
         end()
 
-    def report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
+    def _report_error(self, listener: Listener[Any], event: Event, problem: Exception) -> None:
         """Report a handler's error to `on_error`; to the log without one, or if that raises itself."""
         try:
             if self._on_error is not None:
@@ -701,12 +699,12 @@ class Bus:
             log().error("a handler of %r failed on %r", str(listener.subscription), event, exc_info=problem)
 
     def _listeners(self) -> list[Listener[Any]]:
-        with self.lock:
+        with self._lock:
             return [one for collection in self._collections.values() for one in collection.listeners]
 
     def _async_listeners(self) -> list[AsyncListener[Any]]:
         """Those that there are, and those that were cancelled."""
-        with self.lock:
+        with self._lock:
             return [*self._cancelled, *(one for one in self._listeners() if isinstance(one, AsyncListener))]
 
     def _check_open(self) -> None:
@@ -714,13 +712,13 @@ class Bus:
             raise BusError("the bus is closed")
 
 
-def _tell(group: RoundRobin, trouble: object) -> None:
-    """Tell the consumers of a group of a trouble."""
+def _tell(group: RoundRobin, problem: object) -> None:
+    """Call the problem handlers of the consumers of a group."""
     for handler in group.problem_handlers():
         try:
-            handler(trouble)
+            handler(problem)
         except Exception:
-            log().exception("a trouble handler failed on %r", trouble)
+            log().exception("a problem handler failed on %r", problem)
 
 
 def _system_clock(link: Link | None) -> SystemClock:
@@ -732,7 +730,7 @@ def _nanoseconds_of(time: object) -> int:
     if isinstance(time, int):
         return time
     if not isinstance(time, datetime):
-        raise BusError(f"{time!r} is no point of time; give a datetime with a time zone, or nanoseconds since 1970")
+        raise BusError(f"{time!r} is not a point in time; give a datetime with a time zone, or nanoseconds since 1970")
     if time.tzinfo is None:
         raise BusError(f"{time.isoformat()} has no time zone; write for example datetime(..., tzinfo=UTC)")
     return (time - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -16,7 +16,7 @@ T = TypeVar("T")
 class ChannelOwner(Protocol):
     """What a channel needs of its bus."""
 
-    def announce(
+    def _announce(
         self,
         cls: type,
         qos: QoS,
@@ -98,7 +98,7 @@ class EventChannel(Generic[T]):
             )
         for name in self._carries:
             vector(self.type).find(name)
-        self._publisher = self._bus.announce(self.type, self.qos, self._on_problem, self._carries, self.keep)
+        self._publisher = self._bus._announce(self.type, self.qos, self._on_problem, self._carries, self.keep)
 
     def publish(self, event: T) -> None:
         """Publish an event of exactly this type; a subtype has a channel of its own."""

@@ -48,10 +48,10 @@ class PublisherOwner(Protocol):
     publishers: dict[type, Deliver]
     """Functions that publish events, by class."""
 
-    def install(self, cls: type, code: CodeType) -> None:
+    def _install(self, cls: type, code: CodeType) -> None:
         """Run code to publish events of a class."""
 
-    def discard(self, cls: type) -> None:
+    def _discard(self, cls: type) -> None:
         """Ask the route for a new method with the next event of a class."""
 
 
@@ -112,7 +112,7 @@ class ClassRoute:
         with self._router.lock:
             if self.cls not in owner.publishers:
                 self._publishers.append(owner)
-                owner.install(self.cls, self._code.publishing_code() if self._code else self._finding_code())
+                owner._install(self.cls, self._code.publishing_code() if self._code else self._finding_code())
             return owner.publishers[self.cls]
 
     def _finding_code(self) -> CodeType:
@@ -123,7 +123,7 @@ class ClassRoute:
     def discard_publishers(self) -> None:
         """Let collections ask for new functions; the router's lock is held."""
         for owner in self._publishers:
-            owner.discard(self.cls)
+            owner._discard(self.cls)
         self._publishers.clear()
 
     # Generated code
@@ -155,7 +155,7 @@ class ClassRoute:
             audience.compiled.add(self)
         for listener in code.always:
             assert isinstance(listener, Listener)
-            listener.count_by(code.counts, MAX_GENERATIONS)
+            listener._count_by(code.counts, MAX_GENERATIONS)
         self.discard_publishers()
 
     def discard_code(self) -> None:

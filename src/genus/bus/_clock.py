@@ -110,7 +110,7 @@ class TimeReading(msgspec.Struct, frozen=True):
     """
 
     time_ns: int
-    """Nanoseconds since 1970, UTC."""
+    """Return the nanoseconds since 1970, UTC."""
     precision_ns: int | None
     """A bound on its error against the time of the bus; None if there is none, or it is not known."""
 

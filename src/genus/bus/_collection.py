@@ -5,9 +5,7 @@ from functools import partial
 from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from genus.bus._batch import BatchOwner, publish_at_once, publish_each
 from genus.bus._channel import describe_unfit
-from genus.bus._interested import Interested
 from genus.bus._link import ProblemHandler, WaitFor
 from genus.bus._listener import (
     AsyncListener,
@@ -20,8 +18,9 @@ from genus.bus._listener import (
     check_handler,
     is_async,
 )
-from genus.bus._publish_method import PublishMethod, new_class
+from genus.bus._publishing import BatchOwner, PublishMethod, new_class, publish_at_once, publish_each
 from genus.bus._queue import EventQueue, Overflow, check_count, check_queue
+from genus.bus._router import Interested
 from genus.errors import BusError, EventError
 from genus.filters import Subscription
 from genus.filters.types import AllOf, AttributeNames, Predicate, Term
@@ -43,33 +42,33 @@ RequestHandler: TypeAlias = Callable[[T], Event | None] | Callable[[T], Awaitabl
 _DECORATE: Any = object()
 """Stands for a handler that is decorated; None would hide that a function was called instead of passed."""
 SERVED_AT_ONCE = 16
-"""How many requests a coroutine function handles at a time, unless told otherwise."""
+"""How many requests a coroutine function handles at a time by default."""
 
 CAPACITY = 1024
-"""How many events a queue holds, unless told otherwise."""
+"""How many events a queue holds by default."""
 
 
 class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     """What a collection needs of its bus."""
 
     wait_for: WaitFor | None
-    is_batching: bool
+    _is_batching: bool
     """Whether its link takes many events at once."""
 
     def requester(self) -> "Requester":
         """Return the requests of the bus."""
 
-    def server(self, handler: RequestHandler[Any]) -> "Server":
+    def _server(self, handler: RequestHandler[Any]) -> "Server":
         """Return what answers requests by a handler."""
 
     @property
-    def interested(self) -> Interested:
-        """Who is interested in events, and is told of a listener more or less."""
+    def _interested(self) -> Interested:
+        """Who is interested in events; to be called when a listener comes or goes."""
 
-    def route(self, cls: type) -> "ClassRoute":
+    def _route(self, cls: type) -> "ClassRoute":
         """Return how events of a class reach their listeners."""
 
-    def add(
+    def _add(
         self,
         listener: Listener[Any],
         on_problem: ProblemHandler | None = None,
@@ -77,7 +76,7 @@ class CollectionOwner(ListenerOwner, BatchOwner, Protocol):
     ) -> None:
         """Deliver events to a listener, and kept ones whatever the capacity of its queue."""
 
-    def join(
+    def _join(
         self, types: tuple[type, ...], consumer: Listener[Any], on_problem: ProblemHandler | None = None
     ) -> RoundRobin:
         """Let a consumer share the events of a type with others."""
@@ -139,18 +138,18 @@ class Collection(Generic[T]):
         One at a time, those before it were published. Where a link sends them at once, none was if an event is not
         valid, and all were if a queue with `overflow="raise"` is full.
         """
-        if self._bus.is_batching:
+        if self._bus._is_batching:
             return publish_at_once(self._bus, self._deliver_of, events)
         return publish_each(self.publish, events)
 
     def _deliver_of(self, event: object) -> Callable[[Any], object]:
         if type(event) not in self.publishers:
             self._check_event(event)
-        return self._bus.route(type(event)).deliver
+        return self._bus._route(type(event)).deliver
 
-    def make_publisher(self, cls: type) -> Callable[[Any], object]:
+    def _make_publisher(self, cls: type) -> Callable[[Any], object]:
         """Return a function that publishes events of one class, or that refuses them."""
-        return self._bus.route(cls).publisher(self) if self._accepts(cls) else self._check_event
+        return self._bus._route(cls).publisher(self) if self._accepts(cls) else self._check_event
 
     def _accepts(self, cls: type) -> bool:
         return issubclass(cls, Event) and all(issubclass(cls, wanted) for wanted in self.types)
@@ -163,9 +162,9 @@ class Collection(Generic[T]):
             why = "" if isinstance(event, type) else f": {why}"
             raise EventError(f"{self!r} cannot publish {describe_unfit(event)}{why}")
 
-    # -- for routes, with the bus's lock; `_publish_method` explains it ----------------------------------------------
+    # -- for routes, with the bus's lock; `_publishing` explains it ----------------------------------------------
 
-    def install(self, cls: type, code: CodeType) -> None:
+    def _install(self, cls: type, code: CodeType) -> None:
         """Run code to publish events of a class: as `publish` itself, if it has none yet."""
         if self._hot is None:
             self._hot = cls
@@ -176,7 +175,7 @@ class Collection(Generic[T]):
 
             self.publishers[cls] = MethodType(make_function(code), self)
 
-    def discard(self, cls: type) -> None:
+    def _discard(self, cls: type) -> None:
         """Ask the route for new code with the next event of a class."""
         self.publishers.pop(cls, None)
         if self._hot is cls:
@@ -243,7 +242,7 @@ class Collection(Generic[T]):
             lacks: Attributes that must be absent.
             where: A predicate, or its text.
             capacity: The length of the queue before a coroutine function.
-            full: What happens when that queue is full.
+            overflow: What happens when that queue is full.
             concurrency: How many events a coroutine function may be handling at a time. With more than 1 the handling
                 of an event may end before that of an earlier one.
             on_problem: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
@@ -263,7 +262,7 @@ class Collection(Generic[T]):
         )
 
         def listen(handler: Handler[T]) -> Listener[T]:
-            return self.add_handler(subscription, handler, capacity, overflow, on_problem, concurrency)
+            return self._add_handler(subscription, handler, capacity, overflow, on_problem, concurrency)
 
         return listen if handler is _DECORATE else listen(handler)
 
@@ -279,22 +278,22 @@ class Collection(Generic[T]):
         on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Inbox[T]:
-        """A bounded queue of matching events: take them with `get`, or iterate over it with `for` or `async for`.
+        """Return a bounded queue of matching events: take them with `get`, or iterate with `for` or `async for`.
 
         `exact`, `has`, `lacks`, `where`, `on_problem` and `strict` mean what they mean in `subscribe`.
 
         Args:
             capacity: The length of the queue.
-            full: What happens when the queue is full.
+            overflow: What happens when the queue is full.
         """
         subscription: Subscription[T] = Subscription(
             AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where, strict=strict
         )
-        return self.add_inbox(subscription, capacity, overflow, on_problem)
+        return self._add_inbox(subscription, capacity, overflow, on_problem)
 
     def cancel(self, which: Listener[T] | Handler[T] | None = None) -> None:
         """Cancel a listener, every listener of a handler, or all that were made from this collection."""
-        with self._bus.lock:
+        with self._bus._lock:
             chosen = [one for one in self.listeners if which is None or which in (one, one.handler)]
         for listener in chosen:
             listener.cancel()
@@ -403,7 +402,7 @@ class Collection(Generic[T]):
 
         def listen(handler: RequestHandler[T]) -> Listener[T]:
             check_handler(handler)
-            server = self._bus.server(handler)
+            server = self._bus._server(handler)
             answer, at_once = (server.handle_async, SERVED_AT_ONCE) if is_async(handler) else (server.handle, 1)
             at_once = at_once if concurrency is None else concurrency
             return self.subscribe(answer, exact=exact, has=has, lacks=lacks, where=where, concurrency=at_once)  # type: ignore[arg-type]
@@ -412,7 +411,7 @@ class Collection(Generic[T]):
 
     # -- for the bus -------------------------------------------------------------------------------------------------
 
-    def add_handler(
+    def _add_handler(
         self,
         subscription: Subscription,
         handler: Handler[T],
@@ -433,13 +432,13 @@ class Collection(Generic[T]):
             raise BusError(f"concurrency={concurrency} needs a coroutine function (async def) as handler")
         return self._add(Listener(self._bus, subscription, handler), on_problem)
 
-    def add_inbox(
+    def _add_inbox(
         self, subscription: Subscription, capacity: int, overflow: Overflow, on_problem: ProblemHandler | None
     ) -> Inbox[T]:
         """Queue what a subscription matches."""
         return self._add(Inbox(self._bus, subscription, capacity, overflow, self._bus.wait_for), on_problem)
 
-    def add_listener(self, listener: L) -> L:
+    def _add_listener(self, listener: L) -> L:
         """Deliver events to a listener that was made for them."""
         return self._add(listener, None)
 
@@ -447,7 +446,7 @@ class Collection(Generic[T]):
         if self.flavour == "set":
             listener.deliver = Deduplicator(listener, self.dedup_window)
         listener.on_cancel = partial(self._remove, listener)
-        with self._bus.lock:
+        with self._bus._lock:
             self.listeners[listener] = None
         try:
             self._connect(listener, on_problem)
@@ -456,27 +455,27 @@ class Collection(Generic[T]):
             raise
         if isinstance(listener, AsyncListener):
             listener.start()
-        self._bus.interested.listeners_changed()
+        self._bus._interested.listeners_changed()
         return listener
 
     def _connect(self, listener: Listener[Any], on_problem: ProblemHandler | None) -> None:
         if self.flavour == "queue":
-            self._group = self._bus.join(self.types, listener, on_problem)
+            self._group = self._bus._join(self.types, listener, on_problem)
         else:
-            self._bus.add(listener, on_problem, listener.queue if isinstance(listener, Inbox) else None)
+            self._bus._add(listener, on_problem, listener.queue if isinstance(listener, Inbox) else None)
 
     def _remove(self, listener: Listener[Any]) -> None:
-        with self._bus.lock:
+        with self._bus._lock:
             self.listeners.pop(listener, None)
         if self._group is not None:
             self._group.leave(listener)
-        self._bus.interested.listeners_changed()
+        self._bus._interested.listeners_changed()
 
 
 def new_collection(
     bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, dedup_window: int
 ) -> Collection[Any]:
-    """Return a collection with a class of its own, for its `publish`; see `_publish_method`."""
+    """Return a collection with a class of its own, for its `publish`; see `_publishing`."""
     cls, method = new_class(Collection, Collection.publish)
     collection: Collection[Any] = cls(bus, types, flavour, dedup_window, method)
     return collection
@@ -490,4 +489,4 @@ class _Publishers(dict[type, Callable[[Any], object]]):
         self._collection = collection
 
     def __missing__(self, cls: type) -> Callable[[Any], object]:
-        return self._collection.make_publisher(cls)
+        return self._collection._make_publisher(cls)

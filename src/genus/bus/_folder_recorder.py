@@ -17,16 +17,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from genus.bus._block_events import ReadBlock, events_in, repack
+from genus.bus._blocks import find_format
 from genus.bus._bus import Bus
 from genus.bus._codec import encode_event
-from genus.bus._delivery import log
-from genus.bus._formats import find_format
 from genus.bus._frames import Frame, FrameFormat, frames_in
-from genus.bus._recorder import FLUSH
+from genus.bus._recorder import FLUSH, MakeTicker, Refusals, Ticker, WhenInvalid, start_ticker, subscribe_recorder
 from genus.bus._recording import as_subscription
 from genus.bus._recording_writer import Compress, RecordingWriter, Written
-from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
-from genus.bus._ticker import MakeTicker, Ticker, start_ticker
+from genus.bus._router import log
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event, Span, seconds

@@ -20,7 +20,7 @@ import numpy as np
 
 from genus.bus._listener import Listener
 from genus.model import Event
-from genus.targets.internal import FamilyIndex, Found, Handles, Place
+from genus.targets.internal import FamilyIndex, Found, Handles, Location
 
 PAUSE_S = 0.0002
 MAX_PAUSES = 100
@@ -126,7 +126,7 @@ class IndexedListeners:
         self._handlers: list[Callable[[Any], object]] = []
         self._handler_array = np.empty(64, np.object_)
         """The same handlers: the list is quicker for single handles, the array for many."""
-        self._places: list[Place | None] = []
+        self._locations: list[Location | None] = []
         self._counts = array("q", bytes(8 * 64))
         self._count_array = np.frombuffer(self._counts, np.int64)
         """The same numbers, for the same reason."""
@@ -155,7 +155,7 @@ class IndexedListeners:
         if listener in self._handle_of or listener.is_cancelled:
             return
         handle = self._new_handle()
-        self._places[handle] = self._index.add(handle, listener.subscription)
+        self._locations[handle] = self._index.add(handle, listener.subscription)
         self._listeners[handle] = listener
         self._handlers[handle] = self._handler_array[handle] = listener.deliver
         self._handle_of[listener] = handle
@@ -166,7 +166,7 @@ class IndexedListeners:
             return self._free.pop()
         self._listeners.append(None)
         self._handlers.append(id)
-        self._places.append(None)
+        self._locations.append(None)
         if len(self._listeners) > len(self._counts):
             self._counts = self._counts + array("q", bytes(8 * len(self._counts)))
             self._count_array = np.frombuffer(self._counts, np.int64)
@@ -181,9 +181,9 @@ class IndexedListeners:
             handle = self._handle_of.pop(listener, None)
             if handle is None:
                 return None
-            place = self._places[handle]
-            assert place is not None
-            self._index.remove(place)
+            location = self._locations[handle]
+            assert location is not None
+            self._index.remove(location)
             deliveries = self._counts[handle]
             listener.counted += deliveries
             self._counts[handle] = 0
@@ -196,7 +196,7 @@ class IndexedListeners:
         oldest = min(self._calling.values(), default=self._removals)
         while self._removed and self._removed[0][0] <= oldest:
             _, handle = self._removed.popleft()
-            self._listeners[handle] = self._places[handle] = None
+            self._listeners[handle] = self._locations[handle] = None
             self._handlers[handle] = self._handler_array[handle] = id
             self._free.append(handle)
 

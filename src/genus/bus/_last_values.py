@@ -132,7 +132,7 @@ class ClassValues:
                 self._newest[key] = self._on_their_way[id(event)] = event
         except TypeError:
             by = ", ".join(self.keep.by)
-            raise EventError(f"{event!r} cannot be kept: {by} is {key!r}, which is no key") from None
+            raise EventError(f"{event!r} cannot be kept: {by} is {key!r}, which is not a key") from None
         return before
 
     def arrived(self, event: Event) -> None:

@@ -11,7 +11,7 @@ from genus.filters import Subscription
 from genus.model import Event
 
 ProblemHandler: TypeAlias = Callable[[Any], object]
-"""A function that gets what a medium could not keep; each medium documents its own troubles."""
+"""A function that gets what a medium could not keep; each medium documents its own problems."""
 
 WaitFor: TypeAlias = Callable[[Callable[[], bool], float | None], bool]
 """`wait_for(condition, timeout)`: block until the condition holds or so many seconds have passed; whether it holds."""
@@ -78,7 +78,7 @@ class Link(ABC):
         """Return the numbers of events sent, received, dropped and rejected."""
 
     def stop_receiving(self) -> None:
-        """The bus is closing and delivers no more: leave what was not delivered to the medium, if that keeps it."""
+        """Leave what was not delivered to the medium, if that keeps it: the bus is closing and delivers no more."""
         return
 
     def send_all(self, events: Sequence[Event]) -> None:
@@ -102,7 +102,7 @@ class Link(ABC):
 
         Each event goes to one of the consumers in all processes that share an equal subscription. The function may get
         events of the right types that do not match, and returns False for an event that is lost, as nobody takes it.
-        `on_problem` gives the handlers of troubles that there are. Returns a function that ends it; None, as by
+        `on_problem` gives the problem handlers that there are. Returns a function that ends it; None, as by
         default, if the medium cannot share.
         """
         return None
@@ -237,7 +237,7 @@ class Clock(Protocol):
     """Blocks a program in this clock's time; None if real time passes by itself."""
 
     def time_ns(self) -> int:
-        """Nanoseconds since 1970, UTC."""
+        """Return the nanoseconds since 1970, UTC."""
 
     def precision_ns(self) -> int | None:
         """Return a bound on the error of `time_ns`; None while there is none."""

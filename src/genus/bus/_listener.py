@@ -51,12 +51,12 @@ class Counters(msgspec.Struct, frozen=True, gc=False):
 class ListenerOwner(Protocol):
     """What a listener needs of its bus."""
 
-    lock: "threading.RLock"
+    _lock: "threading.RLock"
 
-    def report_error(self, listener: "Listener[Any]", event: Event, problem: Exception) -> None:
+    def _report_error(self, listener: "Listener[Any]", event: Event, problem: Exception) -> None:
         """Report an error that a handler raised."""
 
-    def remove(self, listener: "Listener[Any]") -> None:
+    def _remove(self, listener: "Listener[Any]") -> None:
         """Deliver no more events to a listener."""
 
 
@@ -119,7 +119,7 @@ class Listener(Generic[T]):
         return Counters(own + by_code - self.suppressed, self.failures, 0, 0)
 
     def _delivered_by_code(self) -> int:
-        with self._bus.lock:
+        with self._bus._lock:
             return sum([counts.events for counts in self._counts])
 
     @property
@@ -146,7 +146,7 @@ class Listener(Generic[T]):
         """Return whether an event that the subscription matches would be handled; others may decide that too."""
         return not self.is_cancelled
 
-    def count_by(self, counts: "EventCounts", most: int) -> None:
+    def _count_by(self, counts: "EventCounts", most: int) -> None:
         """Count the events of generated code as delivered; the bus's lock is held.
 
         The last `most` generations of code that were replaced are kept, as a thread may still run them.
@@ -165,7 +165,7 @@ class Listener(Generic[T]):
             return problem
         self.failures += 1
         self.last_error = _error_text(problem)
-        self._bus.report_error(self, event, problem)
+        self._bus._report_error(self, event, problem)
         return None
 
     def _is_refusal(self, problem: Exception) -> bool:
@@ -175,15 +175,15 @@ class Listener(Generic[T]):
     def cancel(self) -> None:
         """Stop from the next event on; a second call does nothing."""
         self.is_cancelled = True
-        self._bus.remove(self)
+        self._bus._remove(self)
         self.on_cancel()
 
 
 class Inbox(Listener[T]):
     """A bounded queue of matching events: take them with `get` or `drain`, or by iterating, also with `async for`.
 
-    Iteration waits for more events until the inbox is cancelled, and gives what waits then. `full` says what happens to
-    events that find the queue full.
+    Iteration waits for more events until the inbox is cancelled, and gives what waits then. `overflow` says what
+    happens to events that find the queue full.
     """
 
     def __init__(
@@ -351,7 +351,7 @@ class AsyncListener(Inbox[T]):
 
     def _drop(self, event: T) -> None:
         self.queue.dropped += 1
-        self._bus.report_error(
+        self._bus._report_error(
             self,
             event,  # type: ignore[arg-type]
             BusError("the event loop of the handler has ended; cancel the subscription before, or let the loop run on"),
@@ -406,12 +406,12 @@ def check_handler(handler: Callable[..., object]) -> None:
         close = getattr(handler, "close", None) if hint else None
         if close is not None:
             close()  # a coroutine that nobody awaits would warn
-        raise BusError(f"{handler!r} is no handler: it cannot be called with an event{hint}")
+        raise BusError(f"{handler!r} is not a handler: it cannot be called with an event{hint}")
     if not _takes_one(handler):
         import inspect
 
         name = getattr(handler, "__qualname__", None) or repr(handler)
-        raise BusError(f"{name}{inspect.signature(handler)} is no handler: it is called with one argument, the event")
+        raise BusError(f"{name}{inspect.signature(handler)} is not a handler: it is called with one event")
 
 
 def _takes_one(handler: Callable[..., object]) -> bool:
@@ -452,7 +452,7 @@ def is_async(handler: Callable[..., object]) -> bool:
 
 
 class Deduplicator:
-    """Delivers equal events once (the flavour `set`): it remembers the last `remember` events."""
+    """Delivers equal events once (the flavour `set`): it remembers the last `dedup_window` events."""
 
     def __init__(self, listener: Listener[Any], dedup_window: int) -> None:
         self._listener = listener
@@ -552,7 +552,7 @@ class RoundRobin(Listener[Any]):
             is_settled = self._offer(event)
         except Exception as problem:
             self.failures += 1
-            self._bus.report_error(self, event, problem)
+            self._bus._report_error(self, event, problem)
             return not isinstance(problem, QueueFull)
         self.counted += is_settled
         return is_settled

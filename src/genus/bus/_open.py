@@ -54,7 +54,7 @@ def open_bus(
     Event(source='gate-7', place='A8')
     >>> open_bus("cam:vcan0")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    genus.errors.BusError: 'cam:vcan0' is no address of a bus: did you mean 'can'? known are can:, coap:...
+    genus.errors.BusError: 'cam:vcan0' is not an address of a bus: did you mean 'can'? known are can:, coap:...
     """
     scheme, colon, rest = address.partition(":")
     factory = _find_factory(scheme) if colon else None
@@ -62,9 +62,9 @@ def open_bus(
         known = sorted({*_FACTORIES, *_added_schemes()})
         likely = did_you_mean(scheme, known) if colon else ""
         schemes = ", ".join(f"{name}:" for name in known)
-        raise BusError(f"{shown_address(address)!r} is no address of a bus: {likely}known are {schemes}")
+        raise BusError(f"{shown_address(address)!r} is not an address of a bus: {likely}known are {schemes}")
     if source is not None and (not isinstance(source, str) or not is_encodable(source)):
-        raise BusError(f"source={source!r} is no text that events can carry")
+        raise BusError(f"source={source!r} is not text that events can carry")
     return Bus(factory(rest), on_error=on_error, check_events=check, source=source, stamp=stamp)
 
 

@@ -1,10 +1,6 @@
-"""What happens to an event before it is delivered, and the publishers of channels."""
+"""The publishers of channels: of the link if that keeps qualities of service, and else of the bus itself."""
 
-from collections.abc import Callable
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
-
-from msgspec.structs import replace
 
 from genus.bus._collection import Collection
 from genus.bus._last_values import LastValuePublisher, LastValues, RoutePublisher, check_keep
@@ -16,52 +12,7 @@ from genus.model.internal import retyped_attributes
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
-    from genus.targets.dispatch import Deliver, Prepare
-
-
-def stamp_with(source: str | None, now: Callable[[], datetime] | None) -> "Prepare | None":
-    """Return a function that returns an event with the source and the time of publishing, where it has none.
-
-    Types whose `source` is a number get none: the source of a bus is text.
-    """
-    if source is None and now is None:
-        return None
-
-    def stamp(event: Event) -> Event:
-        missing: dict[str, Any] = {}
-        if source is not None and event.source is None and "source" not in retyped_attributes(type(event)):
-            missing["source"] = source
-        if now is not None and event.time is None:
-            missing["time"] = now()
-        return replace(event, **missing) if missing else event
-
-    return stamp
-
-
-def in_turn(stamp: "Prepare | None", *steps: "Deliver | None") -> "Prepare | None":
-    """All that happens to an event before it is delivered; None if nothing does."""
-    needed = [step for step in steps if step is not None]
-    if stamp is None and not needed:
-        return None
-    if stamp is None and len(needed) == 1:
-        return _only(needed[0])
-
-    def prepare(event: Event) -> Event:
-        if stamp is not None:
-            event = stamp(event)
-        for step in needed:
-            step(event)
-        return event
-
-    return prepare
-
-
-def _only(step: "Deliver") -> "Prepare":
-    def prepare(event: Event) -> Event:
-        step(event)
-        return event
-
-    return prepare
+    from genus.targets.dispatch import Prepare
 
 
 class StampingPublisher(Publisher):
@@ -101,10 +52,10 @@ class AnnouncingBus(Protocol):
     def collection(self, type: type) -> Collection[Any]:
         """Return the collection of a type."""
 
-    def route(self, cls: type) -> "ClassRoute":
+    def _route(self, cls: type) -> "ClassRoute":
         """Return how events of a class reach their listeners."""
 
-    def prepare(self, event: Event) -> Event:
+    def _prepare(self, event: Event) -> Event:
         """Stamp and check an event."""
 
 
@@ -144,8 +95,8 @@ class Announcer:
             return CollectionPublisher(self._bus.collection(cls))
         if self._link is not None:
             raise BusError(f"{name_of(cls)} cannot be announced with keep=True: this medium keeps no last values")
-        here = RoutePublisher(lambda: self._bus.route(cls).deliver)
-        return LastValuePublisher(self._last_values.keep(cls, keep), self._bus.prepare, here)
+        here = RoutePublisher(lambda: self._bus._route(cls).deliver)
+        return LastValuePublisher(self._last_values.keep(cls, keep), self._bus._prepare, here)
 
     def _check_repeats(self, cls: type, qos: BestEffort) -> None:
         if self._link is None or not self._link.repeats(cls):

@@ -185,14 +185,14 @@ def qos_of(quality: object) -> QoS:
     (BestEffort(priority=1, period=None), BestEffort(priority=0, period=None))
     >>> qos_of(42)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    genus.errors.BusError: 42 is no quality of service; give Hard(...), Soft(...) or BestEffort(...), or a text: ...
+    genus.errors.BusError: 42 is not a quality of service; give Hard(...), Soft(...) or BestEffort(...), or a text: ...
     """
     if isinstance(quality, str):
         return parse_qos(quality)
     if isinstance(quality, Hard | Soft | BestEffort):
         return quality
     raise BusError(
-        f"{quality!r} is no quality of service; give Hard(...), Soft(...) or BestEffort(...), or a text: {QOS_FORMS}"
+        f"{quality!r} is not a quality of service; give Hard(...), Soft(...) or BestEffort(...), or a text: {QOS_FORMS}"
     )
 
 

@@ -37,7 +37,7 @@ def check_queue(capacity: object, overflow: object) -> None:
     """Raise BusError if there can be no such queue."""
     check_count("capacity", capacity)
     if overflow not in _POLICIES:
-        raise BusError(f"overflow={overflow!r} is no policy; choose one of {', '.join(_POLICIES)}")
+        raise BusError(f"overflow={overflow!r} is not a policy; choose one of {', '.join(_POLICIES)}")
 
 
 class Closed(Exception):

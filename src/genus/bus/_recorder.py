@@ -1,17 +1,146 @@
 """`record`: the events of a bus to a file, flushed by time, until the recorder is closed."""
 
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
 
 from genus.bus._bus import Bus
-from genus.bus._delivery import log
+from genus.bus._codec import encoding_problem
+from genus.bus._listener import Listener
 from genus.bus._recording import as_subscription
 from genus.bus._recording_writer import Compress, RecordingWriter
-from genus.bus._refusals import Refusals, WhenInvalid, subscribe_recorder
-from genus.bus._ticker import MakeTicker, Ticker, start_ticker
-from genus.errors import RecordingError
+from genus.bus._router import log
+from genus.errors import BusError, EventError, Reasons, RecordingError
 from genus.filters import Subscription
+from genus.filters.types import AllOf
 from genus.model import Event, Span, seconds
+
+
+class Ticker(Protocol):
+    """Calls a function at an interval until it is stopped."""
+
+    def stop(self) -> None:
+        """Make no more calls; returns when none is in progress."""
+
+
+MakeTicker: TypeAlias = Callable[[Callable[[], None], float], Ticker]
+"""Starts to call a function at an interval of seconds."""
+
+
+def start_ticker(bus: Bus, call: Callable[[], None], seconds: float) -> Ticker:
+    """Call a function at an interval of the bus's own time, if it has one as in the simulator, or else of the clock."""
+    return Ticking(call, seconds) if bus.wait_for is None else BusTicker(bus, call, seconds)
+
+
+class BusTicker:
+    """Calls a function at an interval of a bus's own time."""
+
+    def __init__(self, bus: Bus, call: Callable[[], None], seconds: float) -> None:
+        self._timer = bus.every(timedelta(seconds=seconds), call)
+
+    def stop(self) -> None:
+        """Make no more calls."""
+        self._timer.cancel()
+
+
+class Ticking:
+    """A thread that calls a function at an interval; a function that raises is called again, and logged once."""
+
+    def __init__(self, call: Callable[[], None], seconds: float) -> None:
+        self._call, self._seconds = call, seconds
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="genus recorder", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        failing = False
+        while not self._stopped.wait(self._seconds):
+            try:
+                self._call()
+                failing = False
+            except OSError as problem:
+                if not failing:
+                    log().error("a recording cannot be written and is tried again: %s", problem)
+                failing = True
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._thread.join()
+
+
+WhenInvalid: TypeAlias = Literal["raise", "count"]
+"""What a recorder does with an event that could not be read back: the publisher gets EventError, or it is counted."""
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Events that were refused for one reason: how many, and the message about the last one."""
+
+    count: int
+    last: str
+
+
+class Refusals(Mapping[str, Refused]):
+    """Events that a recorder refused, by reason; the reasons name type, attribute and what its value must be."""
+
+    def __init__(self, invalid: WhenInvalid) -> None:
+        if invalid not in ("raise", "count"):
+            raise BusError(f"invalid={invalid!r} is none of raise, count")
+        self.invalid: WhenInvalid = invalid
+        self._counts, self._last = Reasons(), dict[str, str]()
+        self._lock = threading.Lock()
+
+    def __getitem__(self, reason: str) -> Refused:
+        return Refused(self._counts[reason], self._last[reason])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._last))
+
+    def __len__(self) -> int:
+        return len(self._last)
+
+    @property
+    def total(self) -> int:
+        """How many events were refused in all."""
+        return self._counts.total()
+
+    def add(self, reason: str, message: str) -> None:
+        """Count an event that was refused, with the message about it."""
+        with self._lock:
+            reason = self._counts.counted_as(reason)
+            self._counts[reason] += 1
+            self._last[reason] = message
+
+
+class RecordingListener(Listener[Any]):
+    """A listener that refuses events which cannot be recorded; with `raise`, the publisher gets the error."""
+
+    def __init__(
+        self, bus: Bus, subscription: Subscription, write: Callable[[Event], object], refused: Refusals
+    ) -> None:
+        super().__init__(bus, subscription, write)
+        self.refuses = refused.invalid == "raise"
+        self._refused = refused
+
+    def failed(self, event: Event, problem: Exception) -> Exception | None:
+        """Count an event that cannot be recorded; returns the error if the publisher is to get it."""
+        if not isinstance(problem, EventError):
+            return super().failed(event, problem)
+        self._refused.add(encoding_problem(event), str(problem))
+        return problem if self.refuses else None
+
+
+def subscribe_recorder(
+    bus: Bus, subscription: Subscription, write: Callable[[Event], object], refused: Refusals
+) -> Listener[Any]:
+    """Call the function of a recorder that writes events, which may raise EventError."""
+    listener = RecordingListener(bus, subscription, write, refused)
+    return bus.collection(AllOf[Any](subscription.types))._add_listener(listener)
+
 
 FLUSH: Span = "200ms"
 """How long events wait in memory at most, unless said otherwise."""

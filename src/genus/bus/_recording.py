@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 
 from genus.bus._attribute_map import UnreadValues
 from genus.bus._block_events import StoredEvents, StoredGroup, events_in
-from genus.bus._blocks import HEADER, blocks_in, find_block
+from genus.bus._blocks import BLOCKS, HEADER, blocks_in, find_block, find_format
 from genus.bus._bus import Bus
 from genus.bus._codec import FIRST_US, LAST_US, EventDecoder, Recorded, Rejected
-from genus.bus._delivery import log
-from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import FileBytes, Frame, FrameFormat, Gap, Octets, frames_in
 from genus.bus._recording_index import IndexBuilder, RecordingIndex, frames_from, index_blocks
+from genus.bus._router import log
 from genus.errors import Reasons, RecordingError
 from genus.filters import Subscription
 from genus.model import Event
@@ -111,7 +110,7 @@ class Recording:
         return chain.from_iterable(self._batches(time_us))
 
     def excerpts(self, wanted: Mapping[type[Event], Iterable[str]]) -> Iterator["Excerpt"]:
-        """Some attributes of the events of some types, and of the types below them, without making the events.
+        """Return some attributes of the events of types and of those below them, without making the events.
 
         For plots and statistics of a whole recording: it takes about a third of the time, and other attributes are not
         looked at. `events`, `lost` and `damage` are counted as in an iteration.

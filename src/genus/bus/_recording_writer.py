@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeAlias
 import msgspec
 
 from genus.bus._attribute_map import units_of
-from genus.bus._block_index import BlockIndex, index_of, pack_index
 from genus.bus._blocks import (
+    BLOCKS,
     EARLIEST_US,
     HEADER,
     MAX_PAYLOAD,
@@ -31,13 +31,14 @@ from genus.bus._blocks import (
     Head,
     block_at,
     bundle,
+    find_format,
     load_zstd,
     pack_events,
 )
 from genus.bus._codec import FIRST_US, LAST_US, encode_into, encode_map
-from genus.bus._delivery import log
-from genus.bus._formats import BLOCKS, find_format
 from genus.bus._frames import FrameFormat
+from genus.bus._recording_index import BlockIndex, index_of, pack_index
+from genus.bus._router import log
 from genus.catalog.internal import state_type
 from genus.errors import EventError, RecordingError
 from genus.model import Event, attributes, name_of

@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec.structs import replace
 
-from genus.bus._interested import Interested
 from genus.bus._link import Link, Timer, WaitFor
 from genus.bus._listener import Listener, RoundRobin
+from genus.bus._router import Interested
 from genus.errors import BusError, NoReceiver, RequestRefused, RequestTimeout
 from genus.filters import Subscription, this
 from genus.model import Event, Maybe, Span, UInt32, attributes, is_event_type, is_type, name_of, seconds
@@ -74,10 +74,10 @@ class RequestBus(Protocol):
         """The connection to other processes, if there is one."""
 
     @property
-    def interested(self) -> Interested:
+    def _interested(self) -> Interested:
         """Who is interested in events."""
 
-    def is_own_request(self, number: int) -> bool:
+    def _is_own_request(self, number: int) -> bool:
         """Return whether a request was made on this bus."""
 
     def time_ns(self) -> int:
@@ -306,7 +306,7 @@ class Requester:
         """Yield what a request does, without the waiting: yields what to wait for, and gets whether it came true."""
         until = self._now() + timeout_s
         if not self._has_receiver(exchange):
-            delay_s = self._bus.interested.delay_s
+            delay_s = self._bus._interested.delay_s
             yield from self._find_receiver(exchange, min(timeout_s, GRACE_S if delay_s is None else delay_s))
         if not exchange.is_closed:
             publish(exchange.event)
@@ -316,14 +316,14 @@ class Requester:
 
     def _has_receiver(self, exchange: Exchange) -> bool:
         """Return whether a server here, or others, get the request, or the medium cannot know."""
-        interested = self._bus.interested
+        interested = self._bus._interested
         if exchange.is_closed or interested.there(exchange.event) is not False:
             return True
         return any(is_server(listener) for listener in interested.here(exchange.event))
 
     def _find_receiver(self, exchange: Exchange, seconds: float) -> Generator[Step, bool, None]:
         """Wait until a receiver is known; who subscribed here without being a server may also reply."""
-        interested = self._bus.interested
+        interested = self._bus._interested
         if not interested.is_alone:
             end = interested.on_change(exchange.wake)
             try:
@@ -334,7 +334,7 @@ class Requester:
             raise NoReceiver(f"nobody subscribed to {exchange.event!r}; {self._advise(type(exchange.event))}")
 
     def _advise(self, cls: type[Event]) -> str:
-        asked = self._bus.interested.asked_of(cls, is_server)
+        asked = self._bus._interested.asked_of(cls, is_server)
         if not asked:
             return f"a program answers it by bus.collection({name_of(cls)}).serve(...)"
         more = f" and {len(asked) - MAX_NAMED} more" if len(asked) > MAX_NAMED else ""
@@ -406,12 +406,12 @@ class Server:
         if reply is None or not number:
             return
         if not isinstance(reply, Event):
-            raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is no event")
+            raise BusError(f"the handler of {name_of(type(event))} returned {reply!r}, which is not an event")
         if (type(event), type(reply)) not in self._checked:
             check_reply_type(type(reply), type(event))
             self._checked.add((type(event), type(reply)))
         named = replace(reply, request=number)
-        if self._bus.is_own_request(number) or self._bus.interested.there(named) is not False:
+        if self._bus._is_own_request(number) or self._bus._interested.there(named) is not False:
             self._bus.publish(named)
         else:
             PostponedReply(self._bus, named).start()
@@ -437,7 +437,7 @@ class PostponedReply:
     def start(self) -> None:
         """Wait for the requester."""
         self._bus.call_at(self._bus.time_ns() + round(GRACE_S * 1e9), self._publish)
-        end = self._bus.interested.on_change(self._test)
+        end = self._bus._interested.on_change(self._test)
         with self._lock:
             is_waiting = not self._is_sent
             if is_waiting:
@@ -448,7 +448,7 @@ class PostponedReply:
             end()
 
     def _test(self) -> None:
-        if not self._is_sent and self._bus.interested.there(self._reply) is not False:
+        if not self._is_sent and self._bus._interested.there(self._reply) is not False:
             self._bus.call_at(self._bus.time_ns(), self._publish)
 
     def _publish(self) -> None:

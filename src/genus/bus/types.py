@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from genus.bus._listener import Counters, Handler
     from genus.bus._qos import Keep, QoS
     from genus.bus._queue import Overflow
-    from genus.bus._recorder import Recorder
+    from genus.bus._recorder import Recorder, Refusals, Refused, WhenInvalid
     from genus.bus._recording import Excerpt, Recording
     from genus.bus._recording_index import RecordingIndex
-    from genus.bus._refusals import Refusals, Refused, WhenInvalid
-    from genus.bus._traffic import Traffic
+    from genus.bus._router import Traffic
 
 __all__ = [
     "Clock",

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from genus.can._live.services import address_types, open_broker, open_monitor
     from genus.can._logs import read_log
     from genus.can._logs.text_reader import parse_candump
-    from genus.can._node.channels import Report
     from genus.can._node.problems import (
         BindingFailed,
         BusOff,
@@ -37,10 +36,10 @@ if TYPE_CHECKING:
     from genus.can._plan.system import BusSpec, ChannelSpec, ForeignFrame, System, format_bitrate, format_bound
     from genus.can._plan.system_file import format_system, load_system, parse_system
     from genus.can._sim.faults import fault_help, parse_fault
-    from genus.can._wire.frame import Frame, Identifier, Priority, ProtocolEtag, subject_uid
-    from genus.can._wire.length import Timing, exact_bits, exact_fd_bits, worst_case_bits, worst_case_fd_bits
+    from genus.can._wire.frame import Frame, Identifier, Priority
+    from genus.can._wire.length import Timing
     from genus.can._wire.payload import PayloadCodec
-    from genus.can._wire.segments import Reassembler, split_payload
+    from genus.can._wire.segments import split_payload
     from genus.can._world.scenario import PreparedSystem, Scenario, simulate
     from genus.can._world.world import World
 
@@ -77,9 +76,6 @@ __all__ = [
     "PayloadCodec",
     "PreparedSystem",
     "Priority",
-    "ProtocolEtag",
-    "Reassembler",
-    "Report",
     "Scenario",
     "System",
     "Timing",
@@ -88,8 +84,6 @@ __all__ = [
     "address_types",
     "decode_log",
     "draw_plan",
-    "exact_bits",
-    "exact_fd_bits",
     "fault_help",
     "format_bitrate",
     "format_bound",
@@ -107,9 +101,6 @@ __all__ = [
     "read_log",
     "simulate",
     "split_payload",
-    "subject_uid",
-    "worst_case_bits",
-    "worst_case_fd_bits",
 ]
 
 if not TYPE_CHECKING:

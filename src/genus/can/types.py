@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from genus.can._protocol.messages import QosClass
     from genus.can._protocol.notices import ChannelConflict, EtagsRefused, NodeIdConflict, RoleChanged, StoreFailed
     from genus.can._sim.trace import Passage, Trace, TrafficClass
-    from genus.can._wire.length import FdBits
+    from genus.can._wire.frame import ProtocolEtag
     from genus.can._world.outcome import (
         BandResult,
         ChannelResult,
@@ -61,7 +61,6 @@ __all__ = [
     "ErrorPassivePolicy",
     "EtagsRefused",
     "EventRecord",
-    "FdBits",
     "FrameColumns",
     "Incomplete",
     "J1939Frame",
@@ -87,6 +86,7 @@ __all__ = [
     "Pattern",
     "Plan",
     "Program",
+    "ProtocolEtag",
     "QosClass",
     "QosName",
     "RefusedFrames",

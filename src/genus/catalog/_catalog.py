@@ -13,8 +13,16 @@ import msgspec
 from genus.catalog._declare import ClassCache, collect_types, describe_clash, order_classes
 from genus.catalog._diff import compare_catalogs, extends
 from genus.catalog._file import Damage, format_catalog, lock_file, parse_catalog, read_text, real_path, replace_text
-from genus.catalog._numbers import NumberAllocator, presence_reader
-from genus.catalog._records import ROOT, Finding, RegistrationResult, TypeEntry, TypeTable, without_names
+from genus.catalog._records import (
+    ROOT,
+    Finding,
+    NumberAllocator,
+    RegistrationResult,
+    TypeEntry,
+    TypeTable,
+    presence_reader,
+    without_names,
+)
 from genus.catalog._registration import Registration
 from genus.codes.types import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
@@ -268,7 +276,7 @@ class Catalog:
         return len(self._numbers.etags.grants)
 
     def etag(self, type_: type | str) -> int:
-        """A type's event tag, the first if it has several; NotRegistered if it has none by now, as kinds never have."""
+        """Return a type's event tag, the first if it has several; NotRegistered if it has none, as kinds never have."""
         name = self._name(type_)
         if self._table.types[name].kind:
             raise NotRegistered(f"{name} is a kind and has no event tag of its own; ask for its filters")
@@ -283,7 +291,7 @@ class Catalog:
             )
 
     def own_etags(self, type_: type | str) -> Block:
-        """The event tags of exactly this type, without those of subtypes: one for each set of tagged attributes."""
+        """Return the event tags of exactly this type, without subtypes: one for each set of tagged attributes."""
         self.etag(type_)
         return self._numbers.etags.own_etags(self._name(type_))
 
@@ -313,7 +321,7 @@ class Catalog:
         return self._table.tagged_attributes(self._name(type_))
 
     def filters(self, type_: type | str) -> tuple[Block, ...]:
-        """The fewest blocks of event tags that accept every event of a type or kind, by the event tags given so far.
+        """Return the fewest blocks of event tags that accept every event of a type or kind, by those given so far.
 
         Raises NotRegistered for a type that has no event tag yet.
         """
@@ -331,7 +339,7 @@ class Catalog:
         return (reader or self._reader(type(event)))(event)
 
     def shape(self, event: Event) -> tuple[str, int]:
-        """The type's name and the presence bits of an event: equal for all events with the same type and attributes."""
+        """Return type name and presence bits of an event: equal for all events with the same type and attributes."""
         return name_of(type(event)), self.tag(event)
 
     def _vector(self, family: str) -> Vector:
@@ -389,7 +397,7 @@ class Catalog:
     # -- declaring ---------------------------------------------------------------------------------------------------
 
     def declare(self, name: str, *, generated: bool = False) -> type[Any]:
-        """The class of a type by name, for events of types this process did not import; the same class every time.
+        """Return the class of a type by name, for types this process did not import; the same class every time.
 
         It is the class of this process with that name and those parents, if it fits the entry and has the same names of
         attributes, else one generated from the entry. A generated class has no methods, properties or defaults; an
@@ -415,7 +423,7 @@ class Catalog:
     # -- keeping -----------------------------------------------------------------------------------------------------
 
     def text(self) -> str:
-        """The text of a catalog file: JSON, one line per type and per attribute, the same for the same catalog."""
+        """Return the text of a catalog file: JSON, one line per type and attribute, the same for the same catalog."""
         return format_catalog(self.entries.values(), self.families.values(), self._table.tagged)
 
     @classmethod

@@ -21,8 +21,7 @@ from typing import Annotated, Any, Literal, NoReturn
 
 import msgspec
 
-from genus.catalog._numbers import MAX_CODE_DIGITS, NumberAllocator
-from genus.catalog._records import ROOT, TaggedNames, TypeEntry, TypeRecord, TypeTable
+from genus.catalog._records import MAX_CODE_DIGITS, ROOT, NumberAllocator, TaggedNames, TypeEntry, TypeRecord, TypeTable
 from genus.codes import EtagSpace, LinePrimes
 from genus.codes.types import Block, CodeEntry, Grant
 from genus.errors import CatalogDamaged, CatalogUnavailable, HierarchyError

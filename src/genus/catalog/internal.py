@@ -2,7 +2,7 @@
 
 from genus.catalog._declare import annotation
 from genus.catalog._file import lock_file, read_text, real_path, replace_text
-from genus.catalog._numbers import presence_reader
+from genus.catalog._records import presence_reader
 from genus.catalog._statement import (
     StatedClasses,
     Statement,

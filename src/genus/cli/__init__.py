@@ -2,7 +2,7 @@
 
 Packages that add commands may use `SectionedGroup`, a click group with the help of Genus's own groups, `on_spark`,
 which gives a command Spark's options and a session, `SpanParam`, the type of options that are lengths of time, and
-`saying_what_is_kept`, for commands that are interrupted.
+`report_if_interrupted`, for commands that are interrupted.
 """
 
 import logging
@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from genus._lazy import lazy
-from genus.cli._exit import end_by, saying_what_is_kept, warnings_as_lines
+from genus.cli._exit import end_by, report_if_interrupted, warnings_as_lines
 from genus.cli._groups import PluginGroup, SectionedGroup
 
 if TYPE_CHECKING:
     from genus.cli._format import SpanParam
-    from genus.cli._lake_session import on_spark
+    from genus.cli._lake import on_spark
 
-__all__ = ["SectionedGroup", "SpanParam", "on_spark", "saying_what_is_kept"]
+__all__ = ["SectionedGroup", "SpanParam", "on_spark", "report_if_interrupted"]
 
 COMMANDS = {
     "types": "genus.cli._types:types",
-    "codes": "genus.cli._codes:codes",
+    "codes": "genus.cli._types:codes",
     "catalog": "genus.cli._catalog:catalog",
     "explain": "genus.cli._filters:explain",
     "pub": "genus.cli._bus:pub",
@@ -35,9 +35,9 @@ COMMANDS = {
     "monitor": "genus.cli._watch:monitor",
     "bus": "genus.cli._watch:bus_command",
     "studio": "genus.cli._studio:studio",
-    "gateway": "genus.cli._gateway:gateway",
-    "grants": "genus.cli._grants:grants",
-    "records": "genus.cli._records:records",
+    "gateway": "genus.cli._networks:gateway",
+    "grants": "genus.cli._networks:grants",
+    "records": "genus.cli._types:records",
     "can": "genus.cli._can:can",
     "c": "genus.cli._devices:c",
     "lake": "genus.cli._lake:lake",

@@ -33,9 +33,8 @@ from genus.cli._events import (
     make_event,
     pairs,
 )
-from genus.cli._exit import DAMAGED, INTERRUPTED, saying_what_is_kept, stopped_by_signals, undisturbed
-from genus.cli._format import FOR, SpanParam, counted
-from genus.cli._metrics import METRICS, serve
+from genus.cli._exit import DAMAGED, INTERRUPTED, report_if_interrupted, stopped_by_signals, undisturbed
+from genus.cli._format import FOR, METRICS, SpanParam, counted, serve
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event, is_event_type
@@ -86,7 +85,7 @@ def pub(
             bus = stack.enter_context(open_bus(shared(address)))
         serve(stack, bus, metrics)
         reach = Reach(bus)
-        with saying_what_is_kept(lambda: f"published {counted(reach.published, 'event')} before"):
+        with report_if_interrupted(lambda: f"published {counted(reach.published, 'event')} before"):
             _publish_all(reach, cls, lines_of_json() if lines else [pairs(values)], lines)
         reach.report(f"published {counted(reach.published, 'event')}")
 
@@ -105,7 +104,7 @@ def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str,
 @BUS_TYPES
 @BUS
 @SUBSCRIPTION
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Stop after so many events.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many events.")
 @click.option(
     "--timeout", type=SpanParam(may_be_zero=True), help="Stop when none came for so long, like 10s; exit code 1 then."
 )
@@ -115,7 +114,7 @@ def sub(
     types: tuple[str, ...],
     address: str,
     subscription: str,
-    count: int | None,
+    limit: int | None,
     timeout: float | None,
     as_json: bool,
     metrics: str | None,
@@ -135,7 +134,7 @@ def sub(
         serve(stack, bus, metrics)
         click.echo(f"listening on {shown_address(address)} for {asked}", err=True)
         try:
-            for event in islice(_events(inbox, stop, timeout), count):
+            for event in islice(_events(inbox, stop, timeout), limit):
                 click.echo(as_text(event, as_json))
         finally:
             say_losses(bus.traffic().link, inbox.counters.dropped)

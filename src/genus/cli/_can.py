@@ -20,7 +20,7 @@ HELP_SECTIONS = {
     },
     "On a live bus": {
         "broker": "Give nodes their numbers and channels their event tags",
-        "node": "Take part in a bus: print, publish, report troubles",
+        "node": "Take part in a bus: print, publish, report problems",
         "monitor": "Show the rate, latency, jitter and losses of every channel",
     },
     "DBC files and CAN logs": {

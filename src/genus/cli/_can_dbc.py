@@ -18,7 +18,7 @@ from rich.table import Table
 
 from genus.bus import RecordingWriter
 from genus.cli._events import as_text, takes_j1939, takes_log_columns
-from genus.cli._exit import saying_what_is_kept
+from genus.cli._exit import report_if_interrupted
 from genus.cli._format import counted
 from genus.filters import Subscription
 from genus.model import Event, attributes
@@ -236,7 +236,7 @@ def decode(
     decoding = Decoding(dbc, opened, asked, channel)
     written = 0
     with (
-        saying_what_is_kept(lambda: counted(written, "event") + (f" in {output}" if output else "")),
+        report_if_interrupted(lambda: counted(written, "event") + (f" in {output}" if output else "")),
         _writing(output, append) as write,
         _progress(decoding.log) as advance,
     ):

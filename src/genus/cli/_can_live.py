@@ -47,7 +47,7 @@ ADDRESS = click.argument("address", metavar="BUS", type=CanBus(), shell_complete
 
 
 def show_notice(notice: object) -> None:
-    """Print a notice or a trouble as a line: `deadline missed: channel Loop, event Loop(lane=2), deadline_ns ...`."""
+    """Print a notice or a problem as a line: `deadline missed: channel Loop, event Loop(lane=2), deadline_ns ...`."""
     words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", type(notice).__name__).lower()
     fields = [f"{field} {getattr(notice, field)}" for field in getattr(notice, "__struct_fields__", ())]
     click.echo(f"{words}: {', '.join(fields)}" if fields else words, err=True)
@@ -214,7 +214,7 @@ def node(
     lasts: float | None,
     as_json: bool,
 ) -> None:
-    """Take part in a bus: print, publish, report troubles.
+    """Take part in a bus: print, publish, report problems.
 
     Prints the events that match, and publishes the lines of standard input. Ctrl-C ends it.
 

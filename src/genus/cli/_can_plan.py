@@ -34,7 +34,7 @@ _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware"
 @click.option("--png", type=OUTPUT, help="Draw the cycle to this file.")
 @click.option("--svg", type=OUTPUT, help="The same as a vector graphic.")
 @click.option("--calendar", type=OUTPUT, help="Write the calendar to this file, for nodes to keep.")
-@click.option("--dbc", type=OUTPUT, help="Write a DBC file of the channels to this file, for other tools.")
+@click.option("--write-dbc", "dbc", type=OUTPUT, help="Write a DBC file of the channels, for other tools.")
 def plan(
     source: Path, as_json: bool, png: Path | None, svg: Path | None, calendar: Path | None, dbc: Path | None
 ) -> None:

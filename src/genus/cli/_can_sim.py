@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, get_args
 
 import click
 import msgspec
@@ -28,7 +28,7 @@ SEED = click.option(
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 DEFAULT_SECONDS = 10.0
 DEFAULT_PICTURE_NS = 1_000_000_000
-"""How long a run goes on after `--from`, if no option says it: longer than a picture without `--for`."""
+"""How long a run goes on after `--picture-from`, if no option says it: longer than most pictures."""
 
 
 class Stretch(NamedTuple):
@@ -43,12 +43,12 @@ class Stretch(NamedTuple):
         return cls(*(None if each is None else round(each * 1e9) for each in (begin, length)))
 
 
-def _duration(span: float | None, duration: float | None, drawn: Stretch) -> float:
-    """Return how long a run is, in seconds: as long as the options say, or until the end of the picture."""
-    if duration is not None:
-        return duration
+def _duration(lasts: float | None, drawn: Stretch) -> float:
+    """Return how long a run is, in seconds: as long as `--for` says, or until the end of the picture."""
+    if lasts is not None:
+        return lasts
     if drawn.begin_ns is None:
-        return DEFAULT_SECONDS if span is None else span
+        return DEFAULT_SECONDS
     return (drawn.begin_ns + (drawn.length_ns or DEFAULT_PICTURE_NS)) / 1e9
 
 
@@ -66,13 +66,7 @@ class SimCommand(click.Command):
 
 @click.command(cls=SimCommand)
 @click.argument("source", metavar="SYSTEM.toml", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option(
-    "--for",
-    "span",
-    type=SpanParam(),
-    help="How long; default: 10s. With --from or --duration: how long the picture shows.",
-)
-@click.option("--duration", type=SpanParam(), help="How long, if --for is about the picture.")
+@click.option("--for", "lasts", type=SpanParam(), help="How long to simulate [10s, or to the end of the picture].")
 @click.option(
     "--faults",
     "faults",
@@ -92,7 +86,7 @@ class SimCommand(click.Command):
     show_default=True,
     help="real: each node has its own, off and drifting, and they are synchronised over the bus.",
 )
-@click.option("--master", "masters", multiple=True, metavar="NODE", help="Who may lead the clocks; default: anybody.")
+@click.option("--clock-master", "masters", multiple=True, metavar="NODE", help="Who may lead the clocks [anybody].")
 @click.option(
     "--pattern", type=click.Choice(get_args(Pattern)), default="periodic", show_default=True, help="When to publish."
 )
@@ -101,31 +95,29 @@ class SimCommand(click.Command):
 @click.option("--guards", is_flag=True, help="A bus guardian in front of every station.")
 @click.option("--no-confinement", is_flag=True, help="Stations that fail to send stay on the bus for ever.")
 @click.option("--trace", type=OUTPUT, help="Write all that was on the bus to this file.")
-@click.option("--png", type=OUTPUT, help="Draw a stretch of it: one in which much happens, or that of --from.")
-@click.option("--from", "begin", type=SpanParam(may_be_zero=True), help="Where the picture begins, as --for counts.")
+@click.option("--png", type=OUTPUT, help="Draw a stretch of it to this file.")
+@click.option(
+    "--picture-from",
+    "begin",
+    type=SpanParam(may_be_zero=True),
+    help="Where the picture begins, as --for counts [where much happens].",
+)
+@click.option("--picture-for", "length", type=SpanParam(), help="How long the picture shows [what fits].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 @click.option(
     "--strict", is_flag=True, help="Exit code 1 if a guarantee was not kept, even under faults that permit it."
 )
 def sim(
     source: Path,
-    span: float | None,
-    duration: float | None,
-    faults: tuple[str, ...],
-    seed: int,
+    lasts: float | None,
     runs: int,
-    clocks: str,
-    masters: tuple[str, ...],
-    pattern: str,
-    worst_case: bool,
-    broker: bool,
-    guards: bool,
-    no_confinement: bool,
     trace: Path | None,
     png: Path | None,
     begin: float | None,
+    length: float | None,
     as_json: bool,
     strict: bool,
+    **options: Any,
 ) -> None:
     """Simulate a system bit by bit, under faults.
 
@@ -136,30 +128,15 @@ def sim(
 
     \b
     genus can sim examples/crossing.toml --for 2s --faults "errors p=0.05" --seed 1
-    genus can sim examples/crossing.toml --png bus.png --from 1s --for 5ms
+    genus can sim examples/crossing.toml --png bus.png --picture-from 1s --picture-for 5ms
     """
-    if begin is not None and png is None:
-        raise click.UsageError("--from says where a picture begins; add --png FILE")
+    if png is None and (begin is not None or length is not None):
+        raise click.UsageError("--picture-from and --picture-for are about a picture; add --png FILE")
     if runs > 1 and (trace or png):
         raise click.UsageError("--trace and --png are for a single run")
-    drawn = Stretch.of(begin, span if begin is not None or duration is not None else None)
-    lasts = _duration(span, duration, drawn)
-    prepared = PreparedSystem.of(load_system(source))
-    show_warnings(prepared.plan)
-    scenario = Scenario(
-        prepared=prepared,
-        seed=seed,
-        duration=lasts,
-        faults=tuple(parse_fault(text, prepared.typed.system.nodes) for text in faults),
-        pattern=cast(Pattern, pattern),
-        clocks=cast(Clocks, clocks),
-        masters=masters,
-        exact_lengths=not worst_case,
-        broker=broker,
-        guards=guards,
-        confinement=not no_confinement,
-        traced=trace is not None or png is not None,
-    )
+    drawn = Stretch.of(begin, length)
+    lasts = _duration(lasts, drawn)
+    scenario = _scenario(source, lasts, traced=trace is not None or png is not None, **options)
     with stopped_by_signals() as stop:
         outcomes = _run_all(scenario, runs, stop, keep=lambda run: _write(run, trace, png, drawn))
     _show(scenario, outcomes, as_json)
@@ -170,6 +147,31 @@ def sim(
         sys.exit(INTERRUPTED)
     if strict and any(outcome.broken for outcome in outcomes):
         sys.exit(1)
+
+
+def _scenario(
+    source: Path,
+    lasts: float,
+    *,
+    faults: tuple[str, ...],
+    pattern: Pattern,
+    clocks: Clocks,
+    worst_case: bool,
+    no_confinement: bool,
+    **options: Any,
+) -> Scenario:
+    prepared = PreparedSystem.of(load_system(source))
+    show_warnings(prepared.plan)
+    return Scenario(
+        prepared=prepared,
+        duration=lasts,
+        faults=tuple(parse_fault(text, prepared.typed.system.nodes) for text in faults),
+        pattern=pattern,
+        clocks=clocks,
+        exact_lengths=not worst_case,
+        confinement=not no_confinement,
+        **options,
+    )
 
 
 def _run_all(
@@ -253,8 +255,8 @@ def _show_one(console: Console, outcome: Outcome) -> None:
     for name, band in outcome.bands.items():
         bands.add_row(name, f"{band.load:.1%}", str(band.frames), str(band.errors))
     console.print(bands)
-    troubles = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.troubles.items()))
-    console.print(f"troubles reported to programs: {troubles or 'none'}", highlight=False)
+    problems = ", ".join(f"{count} {kind}" for kind, count in sorted(outcome.problems.items()))
+    console.print(f"problems reported to programs: {problems or 'none'}", highlight=False)
     if outcome.dropped:
         dropped = ", ".join(f"{count} {why}" for why, count in sorted(outcome.dropped.items()))
         console.print(f"nodes dropped: {dropped}", highlight=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -14,7 +14,9 @@ from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:
     from genus.can.types import Plan
-    from genus.devices import DeviceChannel, NodeFeature
+    from genus.catalog import Catalog
+    from genus.devices import DeviceChannel, Firmware
+    from genus.devices.types import NodeFeature
 
 SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -97,21 +99,10 @@ def generate_command(
     subscriptions: Path | None,
     output: Path,
     name: str | None,
-    publish: Sequence[str],
-    keep: str | None,
-    codec: str,
-    late: int,
-    late_buffer: int | None,
-    banks: int | None,
-    residual: bool,
     runtime: bool,
-    node: bool,
-    system: Path | None,
-    station: str | None,
-    bitrate: int | None,
-    without: str,
     fuzz: bool,
     explains: bool,
+    **options: Any,
 ) -> None:
     """Generate a header and a source for a device.
 
@@ -127,12 +118,9 @@ def generate_command(
     genus c generate city.json subscriptions.txt -o firmware --node --without calendar,late
     """
     from genus.catalog import Catalog
-    from genus.devices import generate
 
-    _check_node_options(node, publish, system, station, bitrate, late_buffer, without)
-    left_out = {part.strip() for part in without.split(",") if part.strip()}
-    if "late" in left_out and late and _is_given("late"):
-        raise click.UsageError(f"--late {late} and --without late contradict each other; give one of them")
+    features = _features(options["without"], options["late"])
+    _check_node_options(**options)
     known = Catalog.load(catalog)
     loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
     classes = [known.declare(each) for each in known.types]
@@ -141,25 +129,7 @@ def generate_command(
     asked = (
         [] if subscriptions is None else read_subscriptions(subscriptions, lambda text: Subscription.parse(text, named))
     )
-    made = generate(
-        known,
-        asked,
-        name=name or _prefix(catalog),
-        publish=[_published(_published_type(each), classes) for each in publish],
-        keep=None if keep is None else [part.strip() for part in keep.split(",") if part.strip()],
-        codec="straight" if codec == "straight" else "table",
-        late=0 if "late" in left_out else late,
-        late_buffer=late_buffer,
-        banks=banks,
-        residual=residual,
-    )
-    if node:
-        features = cast("Collection[NodeFeature]", sorted(left_out - {"late"}))  # others are refused there
-        made = (
-            made.with_node([_channel(each) for each in publish], bitrate=bitrate or 500_000, without=features)
-            if system is None
-            else made.with_node(plan=_plan(system), station=station, without=features)
-        )
+    made = _generate(known, asked, classes, features, name=name or _prefix(catalog), **options)
     written = made.write(output, runtime=runtime, harness=fuzz)
     if not types:
         click.echo(
@@ -170,6 +140,48 @@ def generate_command(
     if explains:
         click.echo(made.explain())
     click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)
+
+
+def _features(without: str, late: int) -> set[str]:
+    """Return what `--without` leaves out."""
+    left_out = {part.strip() for part in without.split(",") if part.strip()}
+    if "late" in left_out and late and _is_given("late"):
+        raise click.UsageError(f"--late {late} and --without late contradict each other; give one of them")
+    return left_out
+
+
+def _generate(
+    known: "Catalog",
+    asked: Sequence[tuple[str, Subscription]],
+    classes: Sequence[type],
+    left_out: set[str],
+    *,
+    publish: Sequence[str],
+    keep: str | None,
+    late: int,
+    node: bool,
+    system: Path | None,
+    station: str | None,
+    bitrate: int | None,
+    without: str,
+    **options: Any,
+) -> "Firmware":
+    from genus.devices import generate
+
+    made = generate(
+        known,
+        asked,
+        publish=[_published(_published_type(each), classes) for each in publish],
+        keep=None if keep is None else [part.strip() for part in keep.split(",") if part.strip()],
+        late=0 if "late" in left_out else late,
+        **options,
+    )
+    if not node:
+        return made
+    features = cast("Collection[NodeFeature]", sorted(left_out - {"late"}))  # others are refused there
+    if system is None:
+        return made.with_node([_channel(each) for each in publish], bitrate=bitrate or 500_000, without=features)
+    return made.with_node(plan=_plan(system), station=station, without=features)
 
 
 def _is_given(option: str) -> bool:
@@ -219,6 +231,7 @@ def _plan(system: Path) -> "Plan":
 
 
 def _check_node_options(
+    *,
     node: bool,
     publish: Sequence[str],
     system: Path | None,
@@ -226,6 +239,7 @@ def _check_node_options(
     bitrate: int | None,
     late_buffer: int | None,
     without: str,
+    **_: object,
 ) -> None:
     """Raise UsageError for options that do not go together."""
     with_quality = [each for each in publish if "=" in each]

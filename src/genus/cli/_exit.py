@@ -79,7 +79,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def saying_what_is_kept(describe: Callable[[], str]) -> Iterator[None]:
+def report_if_interrupted(describe: Callable[[], str]) -> Iterator[None]:
     """If Ctrl-C or SIGTERM interrupts the block, print what was kept; the command ends as interrupted."""
     try:
         yield

@@ -1,6 +1,8 @@
-"""How commands print numbers, tables, JSON and suggestions."""
+"""How commands print numbers, tables, JSON and suggestions; common options, such as `--metrics`."""
 
+import re
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +14,9 @@ from genus.model import seconds
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from genus.bus import Bus
+    from genus.net.types import Measured
 
     ParamType = click.ParamType
 else:
@@ -97,3 +102,26 @@ def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None =
 def print_json(what: Any) -> None:
     """Print a value as an indented JSON document."""
     click.echo(msgspec.json.format(msgspec.json.encode(what), indent=2).decode())
+
+
+METRICS = click.option(
+    "--metrics", metavar="PLACE", help="Serve metrics for Prometheus at this port of the machine, or at HOST:PORT."
+)
+
+
+def serve(stack: ExitStack, source: "Bus | Measured", place: str | None) -> None:
+    """Serve the metrics of a source until the stack is left, and say where; nothing without a place."""
+    if place is not None:
+        from genus.net import serve_metrics
+
+        server = stack.enter_context(serve_metrics(source, place))
+        click.echo(f"metrics at {server.url}", err=True)
+
+
+def is_place(text: str) -> bool:
+    """Return whether a text is a port or HOST:PORT, and no file.
+
+    >>> is_place("9100"), is_place("0.0.0.0:9100"), is_place("stream.jsonl")
+    (True, True, False)
+    """
+    return re.fullmatch(r"([\w.-]+:|\[[0-9a-fA-F:.]+\]:)?\d+", text) is not None

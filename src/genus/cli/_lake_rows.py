@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 import msgspec
 
-from genus.cli._exit import saying_what_is_kept
+from genus.cli._exit import report_if_interrupted
 from genus.cli._format import counted, plain_table, sized
-from genus.cli._lake_session import working
+from genus.cli._lake import working
 from genus.errors import LakeError
 
 if TYPE_CHECKING:
@@ -336,7 +336,7 @@ def _write(rows: Rows, path: Path) -> int:
     written = 0
     try:
         with (
-            saying_what_is_kept(lambda: f"{path} was not written"),
+            report_if_interrupted(lambda: f"{path} was not written"),
             closing(_sink(made, path.suffix, rows)) as sink,
             rows.working(f"writing {path}"),
         ):

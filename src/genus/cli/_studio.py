@@ -14,7 +14,7 @@ from genus.cli._exit import stopped_by_signals
 from genus.cli._format import FOR
 
 if TYPE_CHECKING:
-    from genus.studio import Layout
+    from genus.studio.types import Layout
 
 PORT = 8420
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -23,7 +23,8 @@ TOKEN = "GENUS_STUDIO_TOKEN"
 
 def _take_layout(context: click.Context, option: click.Parameter, path: Path | None) -> "Layout":
     """Read the layout first: what it says is the default of the other options."""
-    from genus.studio import Layout, load_layout
+    from genus.studio import load_layout
+    from genus.studio.types import Layout
 
     if path is None:
         return Layout()
@@ -44,6 +45,30 @@ def _name_of(address: str) -> str:
 
 def _read_token(context: click.Context, option: click.Parameter, path: Path | None) -> str | None:
     return None if path is None else path.read_text("utf-8", "replace").strip()
+
+
+def _complete(
+    layout: "Layout",
+    addresses: tuple[str, ...],
+    *,
+    watch: str,
+    catalog: Path | None,
+    webhook: str | None,
+    alerts: tuple[str, ...],
+    types: tuple[str, ...],
+) -> "Layout":
+    """Return the layout with what the command line says; the page can save it."""
+    from genus.studio.types import Alert
+
+    return msgspec.structs.replace(
+        layout,
+        sources=tuple(map(shown_address, addresses)),
+        types=types,
+        watch="" if watch == "Event" else watch,
+        catalog="" if catalog is None else str(catalog),
+        webhook=webhook or "",
+        alerts=(*layout.alerts, *(Alert(subscription=text) for text in alerts)),
+    )
 
 
 @click.command()
@@ -95,24 +120,19 @@ def _read_token(context: click.Context, option: click.Parameter, path: Path | No
 @click.pass_context
 def studio(
     context: click.Context,
+    /,
     types: tuple[str, ...],
     addresses: tuple[str, ...],
     layout: "Layout",
-    port: int,
-    host: str,
-    cert: Path | None,
-    key: Path | None,
     file_token: str | None,
     token: str | None,
-    hosts: tuple[str, ...],
-    allow_publish: bool,
     alerts: tuple[str, ...],
     webhook: str | None,
     watch: str,
     catalog: Path | None,
-    docs: str,
     opens: bool,
     lasts: float | None,
+    **server: Any,
 ) -> None:
     """Show buses, simulations, recordings and lakes in the browser.
 
@@ -126,21 +146,13 @@ def studio(
     genus studio -t examples/traffic.py recording.genus lake/
     genus studio --layout examples/studio.toml
     """
-    from genus.studio import Alert, open_source, open_studio
+    from genus.studio import open_source, open_studio
 
     if not (addresses := addresses or layout.sources):
         raise click.UsageError("give an ADDRESS, or a layout with sources (--layout)")
     if context.get_parameter_source("token") is click.core.ParameterSource.COMMANDLINE:
         click.echo(f"others see --access-token in the list of processes; use --access-token-file or {TOKEN}", err=True)
-    layout = msgspec.structs.replace(
-        layout,
-        sources=tuple(map(shown_address, addresses)),
-        types=types,
-        watch="" if watch == "Event" else watch,
-        catalog="" if catalog is None else str(catalog),
-        webhook=webhook or "",
-        alerts=(*layout.alerts, *(Alert(subscription=text) for text in alerts)),
-    )
+    layout = _complete(layout, addresses, types=types, watch=watch, catalog=catalog, webhook=webhook, alerts=alerts)
     loaded = load_all(types)
     with stopped_by_signals() as stop, ExitStack() as stack:
         sources = []
@@ -151,17 +163,11 @@ def studio(
             sources += opened
         page = open_studio(
             *sources,
-            port=port,
-            host=host,
-            cert=cert,
-            key=key,
             token=token if file_token is None else file_token,  # an empty file is refused
-            hosts=hosts,
-            allow_publish=allow_publish,
             catalog=catalog,
-            docs=docs,
             title=layout.title or ", ".join(map(_name_of, layout.sources)),
             layout=layout,
+            **server,
         )
         stack.callback(page.close)
         click.echo(f"Studio: {page.url}", err=True)

@@ -1,7 +1,8 @@
-"""`genus types`: the types of a module with their codes, bits and event tags; and how a catalog is shown."""
+"""`genus types`, `codes` and `records`: the types of a module, what their codes cost, types for foreign records."""
 
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,13 @@ from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
 from genus.cli._completion import complete_files
 from genus.cli._events import GENUS_TYPES, load_all
-from genus.codes.types import Block
+from genus.cli._format import print_json
+from genus.cli._groups import SectionedGroup
+from genus.codes import compare_schemes, read_hierarchy
+from genus.codes.types import Block, CodeCost, NotApplicable
 from genus.model import name_of, parents
 from genus.model.types import Attribute
+from genus.net import infer_sparkplug
 
 
 @click.command()
@@ -163,3 +168,80 @@ def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
         ],
         "deprecated": entry.deprecated,
     }
+
+
+@click.command()
+@click.argument("source", metavar="MODULE_OR_FILE", shell_complete=complete_files)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def codes(source: str, as_json: bool) -> None:
+    """Compare the sizes of prime codes, per scheme.
+
+    MODULE_OR_FILE is a CSV file (type,parents; or VSS), a .py file or the name of a Python module.
+
+    \b
+    genus codes examples/traffic.py
+    """
+    with Console(stderr=True).status("computing codes"):
+        lines = compare_schemes(read_hierarchy(source))
+    if as_json:
+        print_json({"table": [asdict(line) for line in lines]})
+    else:
+        Console().print(_table(source, lines))
+
+
+def _table(source: str, lines: Sequence[CodeCost | NotApplicable]) -> Table:
+    table = Table(title=f"Codes of {source}", title_justify="left", box=SIMPLE_HEAD, padding=(0, 0), pad_edge=False)
+    table.add_column("scheme", no_wrap=True)
+    for heading in ("types", "primes", "largest code", "mean bytes", "max bytes", "density"):
+        table.add_column(heading, justify="right", no_wrap=heading in {"primes", "largest code", "density"})
+    for line in lines:
+        table.add_row(line.scheme, *_values(line))
+    return table
+
+
+def _values(line: CodeCost | NotApplicable) -> tuple[str, ...]:
+    if isinstance(line, NotApplicable):
+        return ("", "", f"n/a: {line.reason}")
+    largest = str(line.largest) if line.max_bytes <= 5 else f"{line.largest.bit_length()} bits"
+    sizes = f"{line.mean_bytes:.2f}", str(line.max_bytes)
+    return str(line.vertices), str(line.primes), largest, *sizes, f"{line.density_percent:.2g}%"
+
+
+@click.group(cls=SectionedGroup)
+def records() -> None:
+    """Make event types and mapping files for records of other systems."""
+
+
+@records.command()
+@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--python",
+    "types",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the event types to this .py file.",
+)
+@click.option(
+    "--mapping", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the mapping to this file."
+)
+def infer(path: Path, types: Path | None, mapping: Path | None) -> None:
+    """Make event types and a mapping of captured births of Sparkplug.
+
+    FILE has a topic and a payload in hexadecimal digits on each line, as `mosquitto_sub -t 'spBv1.0/#' -F '%t %x'`
+    prints them. What is not written to files is printed. What could not be read is said on standard error.
+
+    \b
+    genus records infer births.txt
+    genus records infer births.txt --python plant.py --mapping plant.toml
+    """
+    with path.open(encoding="utf-8") as lines:
+        found = infer_sparkplug(lines)
+    if not found.mapping:
+        raise click.ClickException(f"{path} has no birth with metrics")
+    for to, text in ((types, found.types), (mapping, found.mapping)):
+        if to is None:
+            click.echo(text)
+        else:
+            to.write_text(text, encoding="utf-8")
+    for problem in found.problems:
+        click.echo(f"not read: {problem}", err=True)

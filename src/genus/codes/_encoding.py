@@ -49,7 +49,7 @@ def parse_code(data: bytes | bytearray | memoryview, offset: int = 0) -> tuple[i
 
 
 def encode_path_segment(code: int) -> str:
-    """A code as one segment of a URI path; ValueError if it is not positive or the segment has more than 255 bytes.
+    """Return a code as one segment of a URI path; ValueError if it is not positive, or too long for 255 bytes.
 
     >>> encode_path_segment(21), encode_path_segment(30914)
     ('FQ', 'eMI')

@@ -171,7 +171,7 @@ class EtagSpace:
         return block
 
     def largest_free(self, name: str | None = None) -> int:
-        """The size of the largest free block inside a type's blocks, without growth; without a name, outside all.
+        """Return the size of the largest free block inside a type's blocks; without a name, outside all blocks.
 
         >>> space = EtagSpace()
         >>> block = space.add("Loop", room=16)
@@ -203,7 +203,7 @@ class EtagSpace:
         return Block(owner.blocks[0].value, (1 << self.bits) - owner.unit)
 
     def filters(self, name: str) -> tuple[Block, ...]:
-        """The fewest blocks that accept exactly a type's event tags, those of types below it and its free room."""
+        """Return the fewest blocks of exactly a type's event tags, those of types below it and its free room."""
         return merge_blocks(self._known(name).blocks)
 
     @classmethod

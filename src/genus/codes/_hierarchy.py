@@ -120,7 +120,7 @@ Row = tuple[int, str, tuple[str, ...]]
 
 
 def read_hierarchy(source: str | Path) -> Mapping[str, tuple[str, ...]]:
-    """A frozen mapping of each type to its parents, parents first, from a CSV file, a `.py` file or a module name.
+    """Read the parents of each type, parents first, from a CSV file, a `.py` file or a module name.
 
     Raises HierarchyError, with file and line, if the source cannot be read or is not a hierarchy.
 
@@ -134,7 +134,7 @@ def read_hierarchy(source: str | Path) -> Mapping[str, tuple[str, ...]]:
 
 
 def hierarchy_of(module: ModuleType) -> Mapping[str, tuple[str, ...]]:
-    """The hierarchy of the classes in a module, as `read_hierarchy` gives it; HierarchyError if there are none."""
+    """Return the hierarchy of the classes in a module; HierarchyError if there are none."""
     found = {value for _, value in inspect.getmembers(module, inspect.isclass)} - {object}
     ordered = sorted(found, key=lambda cls: (len(cls.__mro__), _name(cls, module)))
     rows = [(0, _name(cls, module), tuple(_name(base, module) for base in _nearest(cls, found))) for cls in ordered]

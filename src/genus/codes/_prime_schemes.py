@@ -321,7 +321,7 @@ class NotApplicable:
 
 
 def compare_schemes(hierarchy: Mapping[str, Sequence[str]]) -> list[CodeCost | NotApplicable]:
-    """Table 1 for a hierarchy (type -> parents): one line for each scheme.
+    """Return the sizes of the codes that each scheme gives a hierarchy (type -> parents), as table 1 of the paper.
 
     >>> [line.largest for line in compare_schemes({"A": [], "B": ["A"], "C": ["A"], "D": ["B"]})]
     [42, 10, 4, 4]

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.devices._estimate import Estimate
-    from genus.devices._firmware import NODE, RUNTIME, Firmware, generate, runtime_file
-    from genus.devices._node_tables import DeviceChannel, NodeFeature
+    from genus.devices._firmware import Firmware, generate
+    from genus.devices._node_tables import DeviceChannel
 
-__all__ = ["NODE", "RUNTIME", "DeviceChannel", "Estimate", "Firmware", "NodeFeature", "generate", "runtime_file"]
+__all__ = ["DeviceChannel", "Firmware", "generate"]
 
 if not TYPE_CHECKING:
     __getattr__ = lazy(__name__)

@@ -168,5 +168,4 @@ def _within_integer(member: Member, ctype: str, parts: Intervals, span: tuple[in
 
 
 def _integer_limit(op: str, limit: float) -> int:
-    """Return the integer that a limit means for integers."""
     return math.ceil(limit) if op in (">=", "<") else math.floor(limit)

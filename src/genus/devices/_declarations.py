@@ -1,10 +1,9 @@
 """The header that is generated for a device: types, events, handlers and functions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
-from genus.devices._layout import DeviceClass, DeviceFamily
-from genus.devices._program import Handler, Program
+from genus.devices._program import DeviceClass, DeviceFamily, Handler, Program
 from genus.model.types import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
 from genus.targets.internal import Named, refuse_clashes
 
@@ -12,7 +11,6 @@ WIDTH = 100
 
 
 def write_header(program: Program) -> str:
-    """Return the header."""
     guard = f"{program.prefix}_H"
     parts = [
         f"/* {program.banner} */",
@@ -216,3 +214,19 @@ def _code_functions(name: str, program: Program) -> Iterator[str]:
 def class_list(classes: Sequence[DeviceClass]) -> str:
     """Return the names of classes for a comment."""
     return ", ".join(each.name for each in classes)
+
+
+def format_rows(declaration: str, text: str, rows: Iterable[tuple[str, str]]) -> str:
+    """Return a table: its comment, its declaration, and a row a line with the name of what it is about."""
+    lines = [f"    {row}, {comment(name)}" for row, name in rows]
+    return "\n".join([comment(text), f"{declaration} GENUS_ROM = {{", *lines, "};"])
+
+
+def hex_bytes(contents: bytes) -> str:
+    return f"{{{', '.join(f'0x{byte:02X}' for byte in contents)}}}"
+
+
+def filter_table(name: str, filters: Iterable[tuple[int, int]]) -> str:
+    """Acceptance filters in flash; one that nothing passes if there are none, as C has no empty arrays."""
+    rows = [f"    {{0x{value:08X}UL, 0x{mask:08X}UL}}," for value, mask in filters] or ["    {0UL, 0xFFFFFFFFUL},"]
+    return "\n".join([f"const genus_filter {name}[{len(rows)}] GENUS_ROM = {{", *rows, "};"])

@@ -1,20 +1,93 @@
-"""The source that is generated for a device, from its parts."""
+"""The source that is generated for a device, and a harness for fuzzers (libFuzzer, AFL++)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from genus.devices._codes import write_code_wanted, write_divisors, write_filters
-from genus.devices._declarations import class_list, comment
+from genus.devices._declarations import class_list, comment, filter_table, format_rows, hex_bytes
 from genus.devices._dispatch import write_deliver, write_receive, write_receive_family, write_type_of
-from genus.devices._late import late_table, write_learn, write_lookups
-from genus.devices._layout import DeviceClass, DeviceFamily
-from genus.devices._program import Program
-from genus.devices._straight import write_decoders
-from genus.devices._tables import write_tables
+from genus.devices._inline_codec import write_decoders
+from genus.devices._program import DeviceClass, DeviceFamily, Program
+from genus.devices._runtime_types import (
+    late_table,
+    write_code_wanted,
+    write_divisors,
+    write_learn,
+    write_lookups,
+)
+from genus.model.types import (
+    Attribute,
+    BoolType,
+    BytesType,
+    ChoiceType,
+    FloatType,
+    IntType,
+    OpaqueType,
+    TextType,
+    TimeType,
+)
 from genus.targets.internal import Condition
 
 
+def write_tables(program: Program) -> Iterator[str]:
+    """Yield the tables of all families and classes."""
+    for family in program.families.values():
+        if program.needs_table(family):
+            yield _vector_table(program, family)
+    if any(map(program.needs_table, program.families.values())):
+        yield _mask_table("required", "What all events of each type carry.", program)
+    if program.published:
+        yield _mask_table("declared", "What is written of the events of each type.", program)
+    if program.handlers:
+        rows = [(hex_bytes(program.wanted(each)), each.name) for each in program.classes]
+        yield format_rows(
+            f"static const uint8_t wanted_by[{len(rows)}][{program.wanted_bytes}]", "Who wants each type.", rows
+        )
+
+
+def _vector_table(program: Program, family: DeviceFamily) -> str:
+    rows = [(_attribute_row(program, family, each), each.name) for each in family.layout.vector]
+    label, vector = family.label, family.layout.vector
+    table = format_rows(
+        f"static const genus_attribute {label}_attributes[{len(rows)}]", f"The vector of {family.name}.", rows
+    )
+    sizes = f"{len(vector)}U, {family.layout.presence_bytes}U"
+    return f"{table}\nstatic const genus_family {label}_family = {{{label}_attributes, {sizes}}};"
+
+
+def _attribute_row(program: Program, family: DeviceFamily, attribute: Attribute) -> str:
+    member, tag_bit = family.layout.members.get(attribute.name), family.tag_bit(attribute.name)
+    kind = _kind(attribute)
+    kept = f"(uint8_t)({kind} | GENUS_KEPT)" if member else f"(uint8_t){kind}"
+    is_held = member is not None and not isinstance(attribute.type, OpaqueType)
+    place = f"(uint16_t)offsetof({program.name}_{family.label}, {member.name})" if member and is_held else "0U"
+    choices = len(attribute.type.values) if isinstance(attribute.type, ChoiceType) else 0
+    return f"{{{kept}, {'GENUS_UNTAGGED' if tag_bit is None else f'{tag_bit}U'}, {place}, {choices}U}}"
+
+
+def _kind(attribute: Attribute) -> str:
+    match attribute.type:
+        case IntType(bits) | FloatType(bits):
+            return f"{bits // 8}U"
+        case BoolType():
+            return "GENUS_BOOL"
+        case TimeType():
+            return "GENUS_TIME"
+        case ChoiceType(values):
+            return "GENUS_CHOICE8" if len(values) <= 255 else "GENUS_CHOICE16"
+        case TextType():
+            return "GENUS_TEXT"
+        case BytesType():
+            return "GENUS_BYTES"
+        case OpaqueType():
+            return "GENUS_OPAQUE"
+    return "8U"
+
+
+def _mask_table(of: str, text: str, program: Program) -> str:
+    rows = [(hex_bytes(each.mask(of).ljust(program.mask_bytes, b"\0")), each.name) for each in program.classes]
+    return format_rows(f"static const uint8_t {of}[{len(rows)}][{program.mask_bytes}]", text, rows)
+
+
 def write_source(program: Program) -> str:
-    """Return the source."""
     body = [
         *write_tables(program),
         *_checks(program),
@@ -43,7 +116,7 @@ def _receiving(program: Program) -> Iterator[str]:
         yield write_receive_family(program, family)
     yield write_type_of(program)
     yield write_receive(program)
-    yield write_filters(program)
+    yield filter_table(f"{program.name}_filters", program.filters)
     yield write_divisors(program)
     yield write_code_wanted(program)
     if program.late:
@@ -148,6 +221,79 @@ def _encoder(program: Program, family: DeviceFamily) -> str:
             "    of_class.in_ram = false;",
             f"    return genus_encode(&{label}_family, &of_class, event, event->present, sequence,",
             "                        payload, capacity, etag);",
+            "}",
+        ]
+    )
+
+
+def write_harness(program: Program) -> str:
+    """Return the source of a harness: the first two bytes of an input are the event tag, the rest the payload."""
+    parts = [
+        f"/* {program.banner} A harness for fuzzers:\n"
+        f" * clang -g -O1 -fsanitize=fuzzer,address,undefined *.c -o fuzz && ./fuzz -max_total_time=60 */",
+        f'#include "{program.name}.h"',
+        "static volatile uint8_t sink;",
+        *(_reader(program, family) for family in program.received_families),
+        *_handlers(program),
+        _entry(program),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _reader(program: Program, family: DeviceFamily) -> str:
+    """Return a function that reads all of an event, absent or not, and encodes it again where it can be published."""
+    event = f"{program.name}_{family.label}"
+    lines = list(_reads(family))
+    again = family in program.published_families
+    encode = [
+        "    static uint8_t payload[1024];",
+        "    uint16_t etag = 0U;",
+        "",
+        f"    if ({event}_encode(event, 0U, payload, (uint16_t)sizeof payload, &etag) > sizeof payload) {{",
+        "        sink = payload[sizeof payload - 1U];",
+        "    }",
+    ]
+    return "\n".join(
+        [f"static void use_{family.label}(const {event} *event)", "{", *(encode if again else []), *lines, "}"]
+    )
+
+
+def _reads(family: DeviceFamily) -> Iterator[str]:
+    yield "    sink = event->type;"
+    for member in family.layout.held:
+        if isinstance(member.type, TextType | BytesType):
+            yield f"    sink = (uint8_t)memcmp(event->{member.name}.bytes, event, 0U);"
+            yield f"    for (uint16_t i = 0U; i < event->{member.name}.size; i++) {{"
+            yield f"        sink = event->{member.name}.bytes[i];"
+            yield "    }"
+        else:
+            yield f"    sink = (uint8_t)event->{member.name};"
+
+
+def _handlers(program: Program) -> Iterator[str]:
+    for handler in program.handlers:
+        for family in program.families_of(handler):
+            name, event = program.handler_name(handler, family), f"{program.name}_{family.label}"
+            yield f"void {name}(const {event} *event)\n{{\n    use_{family.label}(event);\n}}"
+
+
+def _entry(program: Program) -> str:
+    learn = f"    (void){program.name}_learn(&data[2], (uint16_t)(size - 2U));" if program.late else ""
+    return "\n".join(
+        [
+            "int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);",
+            "int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)",
+            "{",
+            f"    uint8_t wanted[{program.wanted_bytes}];",
+            "",
+            "    if ((size < 2U) || (size > 1024U)) {",
+            "        return 0;",
+            "    }",
+            f"    (void){program.name}_receive((uint16_t)(((uint16_t)data[0] << 8) | data[1]), &data[2],",
+            f"    {' ' * (len(program.name) + 15)}(uint16_t)(size - 2U));",
+            f"    (void){program.name}_code_wanted(&data[2], (uint16_t)(size - 2U), wanted);",
+            *([learn] if learn else []),
+            "    return 0;",
             "}",
         ]
     )

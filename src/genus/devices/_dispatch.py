@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 
 from genus.devices._declarations import comment
-from genus.devices._late import late_look_up
-from genus.devices._layout import DeviceFamily
-from genus.devices._program import Handler, Program
+from genus.devices._program import DeviceFamily, Handler, Program
+from genus.devices._runtime_types import late_look_up
 from genus.model.types import BoolType, BytesType, DurationType, IntType, TextType, TimeType
 from genus.targets.internal import Condition
 

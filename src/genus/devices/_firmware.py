@@ -4,7 +4,6 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
@@ -12,14 +11,20 @@ from genus.can.internal import MAX_EVENT
 from genus.can.types import Plan
 from genus.catalog import Catalog
 from genus.devices._declarations import check_names, write_header
-from genus.devices._definitions import write_source
-from genus.devices._estimate import Estimate, estimate
-from genus.devices._harness import write_harness
-from genus.devices._layout import MAX_NUMBERS, DeviceFamily, choose_types, make_classes, make_families
+from genus.devices._definitions import write_harness, write_source
 from genus.devices._node_code import write_node_header, write_node_source, write_settings
-from genus.devices._node_tables import DeviceChannel, NodeFeature, channels_of, check_station, make_tables
-from genus.devices._program import Handler, Program
-from genus.devices._readme import write_readme
+from genus.devices._node_tables import DeviceChannel, channels_of, check_station, make_tables
+from genus.devices._program import (
+    MAX_NUMBERS,
+    DeviceFamily,
+    Handler,
+    Program,
+    choose_types,
+    make_classes,
+    make_families,
+)
+from genus.devices._readme import estimate, write_readme
+from genus.devices.types import Codec, Estimate, NodeFeature
 from genus.errors import DeviceError, did_you_mean
 from genus.filters import Subscription
 from genus.model import name_of
@@ -52,8 +57,6 @@ NODE = (
 _FILES_OF = {"calendar": ("genus_calendar.c", "genus_clock.c"), "late": ("genus_questions.c",)}
 """The files that are not needed without a feature."""
 SETTINGS = "genus_settings.h"
-
-Codec = Literal["table", "straight"]
 
 _USED_NAMES = frozenset(
     (
@@ -191,7 +194,6 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
 
 
 def runtime_file(name: str) -> str:
-    """Return the text of a file of the runtime."""
     return resources.files("genus.devices").joinpath("runtime", name).read_text(encoding="utf-8")
 
 
@@ -217,7 +219,7 @@ def generate(
         publish: Types that the device publishes.
         keep: The attributes to keep in events; all without it. Attributes with bounds are always kept.
         codec: `table` reads payloads by tables, so that types that are registered later can be learnt; `straight`
-            generates code for each type, which is quicker and knows no others.
+            generates code for each type, which is quicker and knows no others. If in doubt, leave it at `table`.
         late: How many types can be learnt while the device runs; with straight code none.
         late_buffer: Bytes in which the node keeps the first event of such a type until the broker's answer comes; an
             event that is longer is lost, as all are with 0. Without it, as many as the data of a frame.
@@ -242,19 +244,51 @@ def generate(
     """
     _check_options(name, codec, late, late_buffer)
     named = _named(subscriptions)
-    asked = [subscription for _, subscription in named]
     published = [each if isinstance(each, str) else name_of(each) for each in publish]
+    types, left_out = _choose_types(named, published, catalog)
+    program, filters = _program(name, named, published, types, catalog, keep, banks, straight=codec == "straight")
+    _check_residuals(named, filters, residual)
+    program = msgspec.structs.replace(program, late=0 if program.straight else late, late_buffer=late_buffer)
+    check_names(program)
+    _check_publishable(program)
+    _check_receivable(program)
+    header, source = write_header(program), write_source(program)
+    estimated = estimate(program, source)
+    return Firmware(name, header, source, filters, tuple(left_out), estimated, program, catalog, banks)
+
+
+def _choose_types(
+    named: Sequence[tuple[str, Subscription]], published: Sequence[str], catalog: Catalog
+) -> tuple[list[str], list[str]]:
+    """Return the types that are received or published, and those that are left out as they have no event tag."""
     if not named and not published:
         raise DeviceError("there is nothing to generate: no subscription, and no type to publish")
-    _check_published(published, catalog)
+    for name in published:
+        if name not in catalog:
+            hint = did_you_mean(name, catalog.types)
+            raise DeviceError(f"{name!r} is not in the catalog, so it cannot be published; {hint}register it first")
     wanted = {label: conforming_types(subscription, catalog)[0] for label, subscription in named}
-    types, left_out = choose_types(wanted, published, catalog)
+    return choose_types(wanted, published, catalog)
+
+
+def _program(
+    name: str,
+    named: Sequence[tuple[str, Subscription]],
+    published: Sequence[str],
+    types: Sequence[str],
+    catalog: Catalog,
+    keep: Collection[str] | None,
+    banks: int | None,
+    *,
+    straight: bool,
+) -> tuple[Program, tuple[CFilter, ...]]:
+    """Return what is generated, but for types that are learnt, and what each subscription became."""
+    asked = [subscription for _, subscription in named]
     classes = {each: catalog.declare(each) for each in types}
     families = make_families(types, catalog, asked, classes, keep)
     constants = Constants()
     layouts = {family: made.layout for family, made in families.items()}
     filters = tuple(_compile(subscription, catalog, layouts, constants, set(types)) for subscription in asked)
-    _check_residuals(named, filters, residual)
     program = Program(
         name=name,
         banner=f"Generated by Genus from a catalog of {len(catalog.types)} types: do not edit. "
@@ -265,32 +299,10 @@ def generate(
         published=frozenset(published),
         filters=_acceptance(asked, catalog, banks),
         constants=constants,
-        straight=codec == "straight",
-        late=0 if codec == "straight" else late,
-        late_buffer=late_buffer,
+        straight=straight,
+        late=0,
     )
-    return _write(program, filters, left_out, catalog, banks)
-
-
-def _write(
-    program: Program, filters: tuple[CFilter, ...], left_out: Sequence[str], catalog: Catalog, banks: int | None
-) -> Firmware:
-    """Return the firmware of a program; DeviceError if it could not publish or receive what is asked."""
-    check_names(program)
-    _check_publishable(program)
-    _check_receivable(program)
-    source = write_source(program)
-    return Firmware(
-        program.name,
-        write_header(program),
-        source,
-        filters,
-        tuple(left_out),
-        estimate(program, source),
-        program,
-        catalog,
-        banks,
-    )
+    return program, filters
 
 
 def _check_options(name: str, codec: str, late: int, late_buffer: int | None) -> None:
@@ -309,13 +321,6 @@ def _check_options(name: str, codec: str, late: int, late_buffer: int | None) ->
     if late_buffer and (late == 0 or codec == "straight"):
         why = "late is 0" if late == 0 else "straight code knows no types but its own; use tables"
         raise DeviceError(f"late_buffer is {late_buffer}, but the device learns no types: {why}")
-
-
-def _check_published(published: Iterable[str], catalog: Catalog) -> None:
-    for name in published:
-        if name not in catalog:
-            hint = did_you_mean(name, catalog.types)
-            raise DeviceError(f"{name!r} is not in the catalog, so it cannot be published; {hint}register it first")
 
 
 def _named(

@@ -4,16 +4,14 @@ import re
 from collections.abc import Iterable
 
 from genus.codes import code_size
-from genus.devices._declarations import comment
-from genus.devices._layout import DeviceClass
+from genus.devices._declarations import comment, filter_table, hex_bytes
 from genus.devices._node_tables import ChannelRow, NodeTables, SlotRow
-from genus.devices._program import Program
+from genus.devices._program import DeviceClass, Program
 
 _QOS = ("GENUS_QOS_NONE", "GENUS_QOS_SOFT", "GENUS_QOS_HARD")
 
 
 def write_node_header(program: Program, tables: NodeTables) -> str:
-    """Return the header."""
     name, guard = program.name, f"{program.prefix}_NODE_H"
     numbers = [f"#define {_channel(program, row)} {number}U" for number, row in enumerate(tables.channels)]
     parts = [
@@ -38,7 +36,6 @@ def write_node_header(program: Program, tables: NodeTables) -> str:
 
 
 def write_node_source(program: Program, tables: NodeTables) -> str:
-    """Return the source."""
     parts = [
         f"/* {program.banner} */",
         f'#include "{program.name}_node.h"',
@@ -46,12 +43,19 @@ def write_node_source(program: Program, tables: NodeTables) -> str:
         *(_layout(number, row) for number, row in enumerate(tables.channels)),
         _table("genus_channel", "channels", (_channel_row(row) for row in tables.channels)),
         _table("genus_slot", "slots", map(_slot_row, tables.slots)),
-        _table("uint8_t", "subjects", (f"{_bytes(uid, 8)}, {comment(name)}" for name, uid in tables.subjects), "[8]"),
+        _table(
+            "uint8_t",
+            "subjects",
+            (f"{hex_bytes(uid.to_bytes(8, 'big'))}, {comment(name)}" for name, uid in tables.subjects),
+            "[8]",
+        ),
         _table("genus_block", "blocks", (f"{{0x{b.value:04X}, 0x{b.mask:04X}, {b.width}}}," for b in tables.blocks)),
         _table(
-            "genus_known", "known", (f"{{0x{etag:04X}, {_bytes(s, 3)}}}, {comment(n)}" for n, etag, s in tables.known)
+            "genus_known",
+            "known",
+            (f"{{0x{etag:04X}, {hex_bytes(s.to_bytes(3, 'big'))}}}, {comment(n)}" for n, etag, s in tables.known),
         ),
-        _filters(program, tables),
+        filter_table(f"{program.name}_node_filters", tables.filters),
         *_calls(program, tables),
         _configure(program, tables),
         _start(program, tables),
@@ -62,12 +66,6 @@ def write_node_source(program: Program, tables: NodeTables) -> str:
 
 def _channel(program: Program, row: ChannelRow) -> str:
     return f"{program.prefix}_CHANNEL_{_class_of(program, row).label.upper()}"
-
-
-def _filters(program: Program, tables: NodeTables) -> str:
-    rows = [f"    {{0x{value:08X}UL, 0x{mask:08X}UL}}," for value, mask in tables.filters]
-    declaration = f"const genus_filter {program.name}_node_filters[{len(rows)}] GENUS_ROM = {{"
-    return "\n".join([declaration, *rows, "};"])
 
 
 def _needed(program: Program, tables: NodeTables) -> dict[str, int]:
@@ -136,10 +134,9 @@ def _answer_bytes(program: Program) -> int:
 
 
 def _layout(number: int, row: ChannelRow) -> str:
-    digits = ", ".join(f"0x{byte:02X}" for byte in row.layout)
     return (
         f"{comment(f'The layout of {row.name}, for nodes that ask for it.')}\n"
-        f"static const uint8_t layout_{number}[{len(row.layout)}] GENUS_ROM = {{{digits}}};"
+        f"static const uint8_t layout_{number}[{len(row.layout)}] GENUS_ROM = {hex_bytes(row.layout)};"
     )
 
 
@@ -150,13 +147,13 @@ def _table(type_: str, name: str, rows: Iterable[str], size: str = "") -> str:
     return "\n".join([f"static const {type_} {name}[{len(lines)}]{size} = {{", *lines, "};"])
 
 
-def _bytes(number: int, size: int) -> str:
-    return f"{{{', '.join(f'0x{byte:02X}' for byte in number.to_bytes(size, 'big'))}}}"
+def _number(number: int, size: int) -> str:
+    return hex_bytes(number.to_bytes(size, "big"))
 
 
 def _channel_row(row: ChannelRow) -> str:
     values = {
-        "subject": _bytes(row.subject, 8),
+        "subject": _number(row.subject, 8),
         "etag": f"0x{row.etag:04X}U",
         "width": f"{row.width}U",
         "qos": _QOS[row.qos_class],

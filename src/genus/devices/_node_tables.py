@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Literal, TypeAlias
 
 import msgspec
 
 from genus.bus import BestEffort, Hard, Soft
 from genus.bus.internal import qos_of
 from genus.bus.types import QoS
-from genus.can import BusSpec, ChannelSpec, PayloadCodec, Timing, subject_uid
+from genus.can import BusSpec, ChannelSpec, PayloadCodec, Timing
 from genus.can.internal import (
     CLASSIC_BYTES,
     FD_BYTES,
@@ -18,10 +17,12 @@ from genus.can.internal import (
     class_of,
     padded_size,
     signed_subject,
+    subject_uid,
 )
 from genus.can.types import Plan, Slot
 from genus.catalog import Catalog
 from genus.devices._program import Program
+from genus.devices.types import NodeFeature
 from genus.errors import BusError, DeviceError, SpanError
 from genus.filters import Subscription
 from genus.model import Event, attributes, name_of, nanoseconds
@@ -30,8 +31,6 @@ from genus.targets.internal import registered_types
 
 MAX_ROWS = 254
 """The largest number of rows in a table of the node in C."""
-NodeFeature: TypeAlias = Literal["segmentation", "calendar"]
-"""What a node can do without; types that are learnt are left out by `late=0`."""
 NODE_FEATURES: tuple[NodeFeature, ...] = ("segmentation", "calendar")
 
 
@@ -117,7 +116,6 @@ def check_station(plan: Plan, station: str) -> None:
 
 
 def channels_of(plan: Plan, station: str) -> list[DeviceChannel]:
-    """Return the channels that a station of a plan publishes."""
     return [DeviceChannel(spec.event, _qos_of(spec), spec.carries) for spec in _own(plan, station)]
 
 
@@ -158,13 +156,13 @@ def make_tables(
         )
     bus = BusSpec(timing=Timing(bitrate)) if plan is None else plan.system.bus
     rows = tuple(_channel_row(each, program, catalog, bus) for each in channels)
-    _check_once(rows)
-    numbers = {spec.number for spec in _own(plan, station)} if plan is not None and station is not None else set()
-    if plan is not None and station is not None:
-        _check_sizes(rows, _own(plan, station))
+    if twice := [name for name, count in Counter(row.name for row in rows).items() if count > 1]:
+        raise DeviceError(f"{twice[0]} has more than one channel; a node publishes a type on one")
+    own = [] if plan is None or station is None else _own(plan, station)
+    _check_sizes(rows, own)
     slots = tuple(_slot_rows(rows, program, catalog, plan, station, bus))
     made = NodeTables(
-        number=min(numbers, default=0),
+        number=min((spec.number for spec in own), default=0),
         timing=bus.timing,
         channels=rows,
         slots=slots,
@@ -206,12 +204,6 @@ def _received_sizes(program: Program, catalog: Catalog, plan: Plan | None) -> It
     for name in wanted:
         codec = PayloadCodec.of(catalog.declare(name), catalog.vector(name), catalog.tagged_attributes(name))
         yield name, codec.max_size_carrying()
-
-
-def _check_once(rows: Iterable[ChannelRow]) -> None:
-    counts = Counter(row.name for row in rows)
-    if twice := [name for name, count in counts.items() if count > 1]:
-        raise DeviceError(f"{twice[0]} has more than one channel; a node publishes a type on one")
 
 
 def _check_plan(plan: Plan | None, station: str | None) -> None:

@@ -9,9 +9,8 @@ from genus.filters._type_names import TypesByName
 
 if TYPE_CHECKING:
     from genus.filters._completion import complete
-    from genus.filters._merging import merge
     from genus.filters._python_source import python_source
-    from genus.filters._subscription_file import read_subscriptions
+    from genus.filters._subscription_lists import merge, read_subscriptions
 
 __all__ = [
     "Subscription",

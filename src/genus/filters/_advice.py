@@ -11,7 +11,7 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.filters._expression import DURATION_UNITS
-from genus.filters._token import EXAMPLE_TIME, Token
+from genus.filters._type_names import EXAMPLE_TIME, Token
 from genus.model.internal import RESERVED_WORDS
 
 Advice: TypeAlias = tuple[int, str]
@@ -103,7 +103,7 @@ _HEAD_WORDS = {
 }
 
 
-class Place(msgspec.Struct, frozen=True):
+class Cursor(msgspec.Struct, frozen=True):
     """Where a parser failed: at a token of a text."""
 
     text: str
@@ -126,9 +126,9 @@ class Place(msgspec.Struct, frozen=True):
         return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
 
 
-def advise(place: Place, *, in_where: bool) -> Advice | None:
+def advise(cursor: Cursor, *, in_where: bool) -> Advice | None:
     """Return what to write instead of the token where a parser failed; None if nothing is known about it."""
-    return next((found for rule in (_IN_WHERE if in_where else _IN_HEAD) if (found := rule(place))), None)
+    return next((found for rule in (_IN_WHERE if in_where else _IN_HEAD) if (found := rule(cursor))), None)
 
 
 def advise_sign(text: str, at: int) -> Advice | None:
@@ -140,11 +140,11 @@ def advise_sign(text: str, at: int) -> Advice | None:
     return None
 
 
-def advise_function(place: Place) -> Advice:
+def advise_function(cursor: Cursor) -> Advice:
     """Return what to write instead of a call of a function that there is not, at its name."""
-    token = place.token
+    token = cursor.token
     owner, _, name = token.text.rpartition(".")
-    first = place.tokens[min(place.at + 2, len(place.tokens) - 1)]
+    first = cursor.tokens[min(cursor.at + 2, len(cursor.tokens) - 1)]
     is_bare = first.text == ")"
     other = f"write a property without (), {name}" if is_bare else "only a property of the type can compute more"
     advice = FUNCTIONS.get(name.lower(), other)
@@ -170,25 +170,25 @@ def advise_chain(first: x.Compare, op: str, third: x.Value) -> str:
 # -- rules -------------------------------------------------------------------------------------------------------------
 
 
-def _small_letters(place: Place) -> Advice | None:
+def _small_letters(cursor: Cursor) -> Advice | None:
     """Keywords in capitals; `NOT` is taken for an attribute, and shows only at the token after it."""
-    for token in (place.token, place.before):
+    for token in (cursor.token, cursor.before):
         word = token.text.lower()
         if token.kind == "name" and token.text != word and word in KEYWORDS:
             return token.column, f"keywords are written in small letters: write {word}"
     return None
 
 
-def _sign(place: Place) -> Advice | None:
-    return advise_sign(place.text, place.token.column - 1) if place.token.kind == "op" else None
+def _sign(cursor: Cursor) -> Advice | None:
+    return advise_sign(cursor.text, cursor.token.column - 1) if cursor.token.kind == "op" else None
 
 
-def _compared_condition(place: Place) -> Advice | None:
+def _compared_condition(cursor: Cursor) -> Advice | None:
     """An operator in parentheses that would have to hold a value, as a comparison follows them."""
-    if place.token.text not in (*_COMPARISONS, "and", "or", "not", "in", "is", "between", *x.TEXT_TESTS):
+    if cursor.token.text not in (*_COMPARISONS, "and", "or", "not", "in", "is", "between", *x.TEXT_TESTS):
         return None
     opened = 1
-    for token, after in pairwise(place.tokens[place.at :]):
+    for token, after in pairwise(cursor.tokens[cursor.at :]):
         opened += (token.text == "(") - (token.text == ")") if token.kind == "op" else 0
         if not opened:
             what = "what is in parentheses is true or false: join it by and, or and not, without == true"
@@ -196,102 +196,102 @@ def _compared_condition(place: Place) -> Advice | None:
     return None
 
 
-def _clause_in_where(place: Place) -> Advice | None:
+def _clause_in_where(cursor: Cursor) -> Advice | None:
     within = {"has": "is present", "lacks": "is absent"}
-    word, column = place.token.text, place.token.column
-    if place.token.kind == "name" and word in within:
-        name = place.after.text if place.after.kind == "name" else "place"
+    word, column = cursor.token.text, cursor.token.column
+    if cursor.token.kind == "name" and word in within:
+        name = cursor.after.text if cursor.after.kind == "name" else "place"
         return (
             column,
             f"{word} comes before where: write {word} {name} where ..., or within where {name} {within[word]}",
         )
-    if place.token.kind == "name" and word in ("where", "exact"):
+    if cursor.token.kind == "name" and word in ("where", "exact"):
         first = "exact stands before the type, as in exact Loop"
         return column, first if word == "exact" else "where is written once: join conditions by and"
     return None
 
 
-def _call_of_keyword(place: Place) -> Advice | None:
-    is_called = place.token.text in FUNCTIONS and place.token.text in KEYWORDS and place.after.text == "("
-    return advise_function(place) if is_called else None
+def _call_of_keyword(cursor: Cursor) -> Advice | None:
+    is_called = cursor.token.text in FUNCTIONS and cursor.token.text in KEYWORDS and cursor.after.text == "("
+    return advise_function(cursor) if is_called else None
 
 
-def _list(place: Place) -> Advice | None:
+def _list(cursor: Cursor) -> Advice | None:
     """What follows `in` without an opening parenthesis: an attribute that a text is looked for in, or a constant."""
-    if place.before.text != "in" or place.token.kind in ("op", "end"):
+    if cursor.before.text != "in" or cursor.token.kind in ("op", "end"):
         return None
-    part = place.tokens[max(0, place.at - 2)]
-    if part.kind == "str" and place.token.kind == "name":
-        return part.column, f"a part of a text is found by contains: write {place.token.text} contains {part.text}"
-    return place.token.column, "a list is written in parentheses: in (1, 2)"
+    part = cursor.tokens[max(0, cursor.at - 2)]
+    if part.kind == "str" and cursor.token.kind == "name":
+        return part.column, f"a part of a text is found by contains: write {cursor.token.text} contains {part.text}"
+    return cursor.token.column, "a list is written in parentheses: in (1, 2)"
 
 
-def _word(place: Place) -> Advice | None:
-    advice = _WORDS.get(place.token.text.lower()) if place.token.kind == "name" else None
-    return (place.token.column, f"{place.token.text!r} is not understood: {advice}") if advice else None
+def _word(cursor: Cursor) -> Advice | None:
+    advice = _WORDS.get(cursor.token.text.lower()) if cursor.token.kind == "name" else None
+    return (cursor.token.column, f"{cursor.token.text!r} is not understood: {advice}") if advice else None
 
 
-def _unit_apart(place: Place) -> Advice | None:
-    number, unit = place.before, place.token
+def _unit_apart(cursor: Cursor) -> Advice | None:
+    number, unit = cursor.before, cursor.token
     if number.kind not in ("int", "float") or unit.text not in DURATION_UNITS or unit.kind != "name":
         return None
     return number.column, f"a duration is written without a space: write {number.text}{unit.text}"
 
 
-def _typed_text(place: Place) -> Advice | None:
+def _typed_text(cursor: Cursor) -> Advice | None:
     """`DATE '2026-05-01'`, `INTERVAL '5 min'`."""
-    word = place.before.text.lower()
-    if place.token.kind != "str" or place.before.kind != "name":
+    word = cursor.before.text.lower()
+    if cursor.token.kind != "str" or cursor.before.kind != "name":
         return None
     if word == "interval":
-        return place.before.column, "write a duration like 5min"
-    return (place.before.column, _TIME) if FUNCTIONS.get(word) == _TIME or word == "time" else None
+        return cursor.before.column, "write a duration like 5min"
+    return (cursor.before.column, _TIME) if FUNCTIONS.get(word) == _TIME or word == "time" else None
 
 
-def _unquoted(place: Place) -> Advice | None:
+def _unquoted(cursor: Cursor) -> Advice | None:
     """Return a name in a list, where only constants can be."""
-    name = place.token
-    if name.kind != "name" or name.text in KEYWORDS or place.before.text not in ("(", ","):
+    name = cursor.token
+    if name.kind != "name" or name.text in KEYWORDS or cursor.before.text not in ("(", ","):
         return None
     quoted = x.format_literal(name.text)
     return name.column, f"expected a constant, found '{name.text}': a text is written in single quotes, {quoted}"
 
 
-def _query(place: Place) -> Advice | None:
-    first = place.tokens[0]
+def _query(cursor: Cursor) -> Advice | None:
+    first = cursor.tokens[0]
     is_query = first.text.lower() in ("select", "from")
-    if not is_query and place.token.text not in _COMPARISONS:
+    if not is_query and cursor.token.text not in _COMPARISONS:
         return None
     return first.column, "a subscription begins with its type: write Loop where speed > 30"
 
 
-def _second_clause(place: Place) -> Advice | None:
-    if place.token.text != "has" or place.token.kind != "name":
+def _second_clause(cursor: Cursor) -> Advice | None:
+    if cursor.token.text != "has" or cursor.token.kind != "name":
         return None
-    earlier = [token.text for token in place.tokens[: place.at] if token.kind == "name"]
+    earlier = [token.text for token in cursor.tokens[: cursor.at] if token.kind == "name"]
     if "has" in earlier:
-        return place.token.column, "has is written once: name all attributes after it, as in has place, lane"
-    return place.token.column, "has comes before lacks: write Loop has place lacks lane"
+        return cursor.token.column, "has is written once: name all attributes after it, as in has place, lane"
+    return cursor.token.column, "has comes before lacks: write Loop has place lacks lane"
 
 
-def _head_word(place: Place) -> Advice | None:
-    advice = _HEAD_WORDS.get(place.token.text.lower()) if place.token.kind == "name" else None
-    return (place.token.column, advice) if advice else None
+def _head_word(cursor: Cursor) -> Advice | None:
+    advice = _HEAD_WORDS.get(cursor.token.text.lower()) if cursor.token.kind == "name" else None
+    return (cursor.token.column, advice) if advice else None
 
 
-def _separator(place: Place) -> Advice | None:
+def _separator(cursor: Cursor) -> Advice | None:
     """Attributes are separated by commas, types are not."""
-    is_list = any(token.text in ("has", "lacks") for token in place.tokens[: place.at])
-    if is_list and place.token.text in ("and", "&"):
-        return place.token.column, f"attributes are separated by commas: write , instead of {place.token.text}"
-    if not is_list and place.token.text in (",", "and"):
-        return place.token.column, (
+    is_list = any(token.text in ("has", "lacks") for token in cursor.tokens[: cursor.at])
+    if is_list and cursor.token.text in ("and", "&"):
+        return cursor.token.column, f"attributes are separated by commas: write , instead of {cursor.token.text}"
+    if not is_list and cursor.token.text in (",", "and"):
+        return cursor.token.column, (
             "make a subscription for each type; A & B selects classes that are both, and a supertype all below it"
         )
     return None
 
 
-_IN_WHERE: tuple[Callable[[Place], Advice | None], ...] = (
+_IN_WHERE: tuple[Callable[[Cursor], Advice | None], ...] = (
     _small_letters, _compared_condition, _sign, _clause_in_where, _call_of_keyword, _list, _word,
     _unit_apart, _typed_text, _unquoted,
 )  # fmt: skip

@@ -26,6 +26,7 @@ from genus.filters._constants import (
     split_options,
     type_of,
 )
+from genus.filters._evaluate import read_pattern
 from genus.filters._expression import (
     DEEP_CONDITION,
     DEEP_PREDICATE,
@@ -35,7 +36,6 @@ from genus.filters._expression import (
     MAX_STEPS,
     MAX_VALUE_DEPTH,
 )
-from genus.filters._like import read_pattern
 from genus.model import vector
 from genus.model.internal import type_text
 from genus.model.types import (

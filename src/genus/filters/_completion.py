@@ -14,8 +14,7 @@ from genus.errors import SubscriptionError
 from genus.filters._completion_where import OpenTest, Proposal, shortened
 from genus.filters._parser import longest_name, token_pattern
 from genus.filters._subscription import drop_implied
-from genus.filters._token import Token
-from genus.filters._type_names import TypesByName, find_type, meant_by_name
+from genus.filters._type_names import Token, TypesByName, find_type, meant_by_name
 from genus.model import Event, Kind, attributes, is_event_type, is_type, name_of, subtypes, vector
 from genus.model.internal import RESERVED_WORDS
 from genus.model.types import Attribute

@@ -14,7 +14,7 @@ import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._bind import Binder
 from genus.filters._parser import parse_predicate, parse_value
-from genus.filters._token import EXAMPLE_TIME, Token
+from genus.filters._type_names import EXAMPLE_TIME, Token
 from genus.model.internal import RESERVED_WORDS
 from genus.model.types import Attribute, AttributeType, ChoiceType, DurationType, IntType, TimeType
 

@@ -54,7 +54,7 @@ class Expression(msgspec.Struct, frozen=True, gc=False):
             yield from (child for child in values if isinstance(child, Expression))
 
     def walk(self) -> Iterator["Expression"]:
-        """This node and all below it."""
+        """Yield this node and all below it."""
         waiting: list[Expression] = [self]
         while waiting:
             node = waiting.pop()

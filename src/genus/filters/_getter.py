@@ -1,14 +1,18 @@
-"""The syntax tree of a property's function, from its source file."""
+"""The source of a property as a syntax tree, and what its parts stand for: constants, or values of an event."""
 
 import ast
 import inspect
 import warnings
 from contextlib import suppress
 from copy import copy
+from enum import Enum
 from functools import lru_cache, partial
 from tokenize import TokenError
 from types import CodeType
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import genus.filters._expression as x
+from genus.filters._covering import needed_attributes
 
 
 class Source(NamedTuple):
@@ -48,7 +52,7 @@ def source_of(code: CodeType) -> Source:
     raise NoSource("its source is not what Python runs, as the file was changed since; import it again")
 
 
-def place_of(cls: type, getter: object) -> str:
+def location_of(cls: type, getter: object) -> str:
     """The file and line of the function that a getter calls in the end; those of its class if that is not known."""
     while isinstance(getter, partial):
         getter = getter.func
@@ -98,3 +102,97 @@ def _is_same_code(one: CodeType, other: CodeType) -> bool:
 def _contents(code: CodeType) -> tuple[object, ...]:
     constants = [(type(each), each) for each in code.co_consts if not isinstance(each, CodeType)]
     return code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, constants
+
+
+Truth: TypeAlias = x.Predicate | bool
+"""A condition, or one that is decided already."""
+
+
+class Known(NamedTuple):
+    """A constant, None, or a tuple of constants."""
+
+    value: Any
+
+
+class Computed(NamedTuple):
+    """A value that depends on the event, which is unknown where Python has None, and the condition for None.
+
+    A plain enum equals nothing but its own members in Python, so its class is kept.
+    """
+
+    node: x.Value | x.Predicate
+    none: Truth = False
+    enum: type[Enum] | None = None
+
+
+Meaning: TypeAlias = Known | Computed
+
+
+def negate(test: Truth) -> Truth:
+    if isinstance(test, bool):
+        return not test
+    return test.operand if isinstance(test, x.Not) else ~test
+
+
+def both(one: Truth, other: Truth) -> Truth:
+    if isinstance(one, bool):
+        return other if one else False
+    if isinstance(other, bool):
+        return one if other else False
+    return one & other
+
+
+def either(one: Truth, other: Truth) -> Truth:
+    return negate(both(negate(one), negate(other))) if isinstance(one, bool) or isinstance(other, bool) else one | other
+
+
+def choose_truth(test: Truth, then: Truth, otherwise: Truth) -> Truth:
+    return either(both(test, then), both(negate(test), otherwise))
+
+
+def as_meaning(test: Truth) -> Meaning:
+    return Known(test) if isinstance(test, bool) else Computed(test)
+
+
+def as_value(meaning: Meaning) -> x.Value:
+    match meaning:
+        case Known(value):
+            return x.Literal(value)
+        case Computed(x.Value() as value):
+            return value
+        case Computed(x.Predicate() as predicate):
+            return x.Conditional(predicate, x.Literal(True), x.Literal(False))
+    raise AssertionError(meaning)
+
+
+def none_of(meaning: Meaning) -> Truth:
+    return meaning.none if isinstance(meaning, Computed) else meaning.value is None
+
+
+def plain_enum(meaning: Meaning) -> type[Enum] | None:
+    """Return the enum of a member that equals no plain value."""
+    enum = meaning.enum if isinstance(meaning, Computed) else type(meaning.value)
+    is_plain = enum is not None and issubclass(enum, Enum) and not issubclass(enum, str | int)
+    return enum if is_plain else None
+
+
+def has_truth(enum: type[Enum]) -> bool:
+    """Return whether members of an enum can be false; EnumMeta itself has these methods for the class."""
+    return any(method in vars(cls) for cls in enum.__mro__ for method in ("__bool__", "__len__"))
+
+
+def conditional(test: x.Predicate, then: Meaning, otherwise: Meaning) -> x.Value:
+    """One of two values; unknown where the chosen one is None."""
+    if otherwise == Known(None):
+        return _where_known(test, as_value(then))
+    if then == Known(None):
+        other = negate(test)
+        assert isinstance(other, x.Predicate)
+        return _where_known(other, as_value(otherwise))
+    return x.Conditional(test, as_value(then), as_value(otherwise))
+
+
+def _where_known(test: x.Predicate, value: x.Value) -> x.Value:
+    """A value where a condition holds; the value itself if the condition is the presence of an attribute it needs."""
+    is_implied = isinstance(test, x.Present) and test.attribute.name in needed_attributes(value)
+    return value if is_implied else x.Conditional(test, value)

@@ -16,6 +16,7 @@ import msgspec
 
 import genus.filters._expression as x
 from genus.errors import SubscriptionError
+from genus.filters._evaluate import ESCAPE
 from genus.filters._expression import (
     DEEP_CONDITION,
     DEEP_PREDICATE,
@@ -26,9 +27,8 @@ from genus.filters._expression import (
     MAX_VALUE_DEPTH,
     UNESCAPES,
 )
-from genus.filters._like import ESCAPE
 from genus.filters._term import Term
-from genus.filters._token import EXAMPLE_TIME, Token, problem_at
+from genus.filters._type_names import EXAMPLE_TIME, Token, problem_at
 from genus.model.internal import INT64_MAX, MICROSECOND, RESERVED_WORDS
 
 NULL_WORDS = frozenset({"null", "none", "nil", "missing"})
@@ -168,16 +168,16 @@ class _Parser:
         return self.tokens[self.at]
 
     def fail(self, what: str) -> NoReturn:
-        from genus.filters._advice import Place, advise
+        from genus.filters._advice import Cursor, advise
 
         found = f"'{self.token.text}'" if self.token.kind != "end" else "the end"
-        advice = advise(Place(self.text, self.tokens, self.at), in_where=self.in_where)
+        advice = advise(Cursor(self.text, self.tokens, self.at), in_where=self.in_where)
         raise problem_at(self.text, *(advice or (self.token.column, f"expected {what}, found {found}")))
 
     def refuse_function(self, name: int) -> NoReturn:
-        from genus.filters._advice import Place, advise_function
+        from genus.filters._advice import Cursor, advise_function
 
-        raise problem_at(self.text, *advise_function(Place(self.text, self.tokens, name)))
+        raise problem_at(self.text, *advise_function(Cursor(self.text, self.tokens, name)))
 
     def refuse_chain(self, first: x.Predicate) -> None:
         """Refuse another comparison after one."""

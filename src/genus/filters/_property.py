@@ -24,11 +24,11 @@ import genus.filters._expression as x
 from genus.errors import SubscriptionError
 from genus.filters._constants import type_of
 from genus.filters._evaluate import COMPARE, COMPUTE
-from genus.filters._getter import NoSource, place_of, source_of
-from genus.filters._getter_values import (
+from genus.filters._getter import (
     Computed,
     Known,
     Meaning,
+    NoSource,
     Truth,
     as_meaning,
     as_value,
@@ -37,9 +37,11 @@ from genus.filters._getter_values import (
     conditional,
     either,
     has_truth,
+    location_of,
     negate,
     none_of,
     plain_enum,
+    source_of,
 )
 from genus.model import name_of
 from genus.model.internal import plain_value
@@ -159,7 +161,7 @@ class _Reader:
         made_by = f"it is made by {kind}; write a function below @property"
         decorated = "its function is decorated; put @property alone above it"
         owner = next(cls for cls in self._cls.__mro__ if self._name in vars(cls))
-        self._refuse_at(place_of(owner, getter), decorated if kind == "function" else made_by)
+        self._refuse_at(location_of(owner, getter), decorated if kind == "function" else made_by)
 
     def _refuse(self, what: str, node: ast.AST | None = None) -> NoReturn:
         self._line = self._line if node is None else self._source.line + getattr(node, "lineno", 1)

@@ -52,7 +52,7 @@ _TAKEN = frozenset(
 
 
 def python_source(subscription: Subscription[Any], form: Literal["subscription", "subscribe"] = "subscription") -> str:
-    """Python code that makes an equal subscription, or that subscribes a function with it.
+    """Return Python code that makes an equal subscription, or that subscribes a function with it.
 
     Evaluated with the names of `genus`, with `datetime`, `timedelta` and `UTC` of `datetime`, and with the classes of
     the subscription, the expression gives an equal subscription. Classes have their Python names, whatever they are

@@ -18,10 +18,9 @@ from genus.filters._parser import (
     parse_parts,
     parse_predicate,
 )
-from genus.filters._possibility import Reason, describe_types, report_never, warn_never, why_never
+from genus.filters._satisfiability import Reason, describe_types, report_never, warn_never, why_never
 from genus.filters._term import Term
-from genus.filters._token import Token, problem_at
-from genus.filters._type_names import TypesByName, find_type
+from genus.filters._type_names import Token, TypesByName, find_type, problem_at
 from genus.model import Event, conforms, is_event_type, is_type, name_of, subtypes, vector
 from genus.model.internal import read_annotation, type_text
 from genus.model.types import ChoiceType, TextType, Vector
@@ -30,7 +29,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from genus.filters._unmet import Unmet
+    from genus.filters._covering import Mismatch
 
     E = TypeVarWithDefault("E", covariant=True, default=Any)
 else:
@@ -47,7 +46,7 @@ class AllOf(msgspec.Struct, Generic[T], frozen=True):
 
 
 def all_of(first: type[T], *others: type) -> AllOf[T]:
-    """Return the events of classes that conform to every one of these types, for a subscription or a collection.
+    """Select classes that conform to every one of these types, for a subscription or a collection.
 
     >>> from genus import Event, Kind, Subscription, all_of
     >>> class Roadside(Kind): ...
@@ -169,7 +168,7 @@ class Subscription(Generic[E]):
     def _read(self, event: Event, name: str) -> object:
         return read_attribute(event, name, self.vector.find(name).type)
 
-    def why_not(self, event: Event) -> "tuple[Unmet, ...]":
+    def why_not(self, event: Event) -> "tuple[Mismatch, ...]":
         """Return which parts an event does not meet; empty exactly if it matches.
 
         If its type does not match, only the types are told. Otherwise each attribute of `has` and `lacks` is a part of
@@ -187,12 +186,12 @@ class Subscription(Generic[E]):
         where load > 20.0: unknown, load is absent
         where axles in (2, 3): false, axles = 5
         """
-        from genus.filters._unmet import find_unmet  # here, to keep `import genus` quick
+        from genus.filters._covering import find_mismatches  # here, to keep `import genus` quick
 
-        return find_unmet(self, event)
+        return find_mismatches(self, event)
 
     def why_never(self) -> str | None:
-        """Why no event can match; None if one can, or if it could not be decided.
+        """Return why no event can match; None if one can, or if that could not be decided.
 
         A reason is always right for the types declared so far. One that is declared later may have an attribute that
         only a sibling has now.

@@ -6,8 +6,9 @@ from enum import Enum
 from types import FunctionType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Never, NoReturn, overload
 
-from genus.errors import SubscriptionError
+from genus.errors import SubscriptionError, did_you_mean
 from genus.filters._constants import check_text, describe_unplain
+from genus.filters._evaluate import read_pattern
 from genus.filters._expression import (
     USE_PARENTHESES,
     AttributeRef,
@@ -29,9 +30,39 @@ from genus.filters._expression import (
     python_time,
     refuse_truth,
 )
-from genus.filters._like import read_pattern
 from genus.model import is_type
 from genus.model.internal import PLAIN_CLASSES, plain_value
+
+METHODS = {
+    **dict.fromkeys(("isnull", "isna", "isNull", "is_null", "isNone"), ".is_absent()"),
+    **dict.fromkeys(("notnull", "notna", "isNotNull", "is_not_null", "exists"), ".is_present()"),
+    **dict.fromkeys(("str", "dt"), "the methods of a term directly, such as .startswith(...)"),
+    **dict.fromkeys(("lower", "upper", "casefold", "strip", "trim"), 'all spellings, .isin(["A8", "a8"])'),
+    **dict.fromkeys(("len", "size", "count"), ".length()"),
+    **dict.fromkeys(
+        ("rlike", "match", "matches", "fullmatch", "regexp", "ilike", "find"), ".like(...) or .contains(...)"
+    ),
+    **dict.fromkeys(("cast", "astype"), "the term as it is: values are not converted"),
+    **dict.fromkeys(("is_in", "isIn", "in_"), ".isin([...])"),
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "abs": "abs(...)",
+    "startsWith": ".startswith(...)",
+    "endsWith": ".endswith(...)",
+}
+"""Methods of other libraries, with what to write instead."""
+
+
+def describe_method(name: str, known: Iterable[str]) -> str:
+    """Return what to write instead of a method that a term does not have."""
+    if name in METHODS:
+        return f"a term has no method {name}: write {METHODS[name]}"
+    methods = sorted(each for each in known if not each.startswith("_") and each != "node")
+    return f"a term has no method {name}; {did_you_mean(name, methods)}it has {', '.join(methods)}"
 
 
 class Term:
@@ -128,8 +159,6 @@ class Term:
         def __getattr__(self, name: str) -> NoReturn:
             if name.startswith("_"):
                 raise AttributeError(name)
-            from genus.filters._foreign_methods import describe_method
-
             raise UnknownMethod(describe_method(name, vars(Term)))
 
     def __repr__(self) -> str:

@@ -1,13 +1,30 @@
-"""The types that a text can name, and what a name means among them."""
+"""Words of the text of a subscription, the types that they can name, and errors that point at one."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from types import MappingProxyType
 
-from genus.errors import did_you_mean
-from genus.filters._token import Token, problem_at
+import msgspec
+
+from genus.errors import SyntaxProblem, did_you_mean
 from genus.model import Event, Kind, is_generated, name_of, subtypes
 from genus.model.internal import KindMeta, declared_types
+
+EXAMPLE_TIME = "@2026-05-01T00:00:00Z"
+
+
+class Token(msgspec.Struct, frozen=True, gc=False):
+    """A word of the text, its kind and where it starts."""
+
+    kind: str
+    text: str
+    column: int
+
+
+def problem_at(text: str, column: int, what: str) -> SyntaxProblem:
+    """Return an error that shows the text with a mark under the column (counted from 1)."""
+    line = text.replace("\n", " ").replace("\t", " ")
+    return SyntaxProblem(f"{what} (column {column})\n  {line}\n  {' ' * (column - 1)}^", column, what)
 
 
 class TypesByName:

@@ -12,9 +12,11 @@ from genus.filters._evaluate import (
     evaluate,
     evaluate_value,
     exactly,
+    matcher,
     normalize,
     raise_event_error,
     read_attribute,
+    read_pattern,
     round_to_float32,
 )
 from genus.filters._expression import (
@@ -46,6 +48,5 @@ from genus.filters._expression import (
     Value,
     format_expression,
 )
-from genus.filters._like import matcher, read_pattern
-from genus.filters._possibility import report_never, why_never
+from genus.filters._satisfiability import report_never, why_never
 from genus.filters._subscription import drop_implied, ensure_subscription, rebuild

@@ -28,8 +28,8 @@ from genus.filters._term import Term
 
 if TYPE_CHECKING:
     from genus.filters._completion import Completion, CompletionItem
-    from genus.filters._merging import MergedSubscription
-    from genus.filters._unmet import Unmet
+    from genus.filters._covering import Mismatch
+    from genus.filters._subscription_lists import MergedSubscription
 
 __all__ = [
     "AllOf",
@@ -46,6 +46,7 @@ __all__ = [
     "Function",
     "Literal",
     "MergedSubscription",
+    "Mismatch",
     "Negation",
     "Not",
     "OneOf",
@@ -55,7 +56,6 @@ __all__ = [
     "Step",
     "Term",
     "TextTest",
-    "Unmet",
     "Value",
 ]
 

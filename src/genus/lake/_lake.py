@@ -19,9 +19,7 @@ from genus.lake._ingest.ingest import COMMIT_BYTES, IngestResult, ProgressHandle
 from genus.lake._ingest.job import Identity
 from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._jobs import check_running
-from genus.lake._mirror.iceberg import IcebergTables, remade_without
-from genus.lake._mirror.mirror import Mirror, MirrorResult
-from genus.lake._query.reading import ReadPlan, plan_read, read_events
+from genus.lake._query.reading import ReadPlan, create_is_a, create_tables, plan_read, quoted, read_events, view_names
 from genus.lake._query.removal import (
     RemovalResult,
     RemovalRule,
@@ -31,16 +29,16 @@ from genus.lake._query.removal import (
     tables_of,
     time_before,
 )
-from genus.lake._query.sql import create_is_a, create_tables, quoted, view_names
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.inboxes import Route
 from genus.lake._stream.stream import MAX_AGE, Progress, Stream
 from genus.lake._tables.commits import DELETION
 from genus.lake._tables.files import open_path
+from genus.lake._tables.iceberg import IcebergTables, remade_without
 from genus.lake._tables.lake_catalog import CatalogFile, family_name, matching_types
-from genus.lake._tables.lake_tables import CompactionResult, LakeTables, compact_tables
+from genus.lake._tables.lake_tables import CompactionResult, LakeTables, SparkStore, compact_tables
+from genus.lake._tables.mirror import Mirror, MirrorResult
 from genus.lake._tables.names import DEAD, DEAD_LETTERS, table_folder
-from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.store import HOLDS, MIRROR_NOTE, OFF
 from genus.model import Event, Span, seconds
 from genus.records import Mapping
@@ -144,7 +142,7 @@ class Lake(LakeTables):
         Raises:
             CatalogConflict: The file lacks a type, code or bit of the lake's catalog; nothing is changed.
         """
-        self.catalog_file.adopt(path)
+        self._catalog_file.adopt(path)
 
     # -- ingest ------------------------------------------------------------------------------------------------------
 
@@ -178,8 +176,8 @@ class Lake(LakeTables):
             time_unit: Of CAN logs, what plain numbers count that are times, such as `"ms"`; else each log shows it,
                 and `IngestResult.doubts` says where it does not.
             columns: The columns of CAN logs in their order, such as `"time:ms, id:hex, -, length, data"`.
-            identity: `"content"` ingests equal files once. `"path"` ingests every file, told apart by path, size and
-                time of change: for sensors whose files may be equal.
+            identity: `"content"` ingests equal files once. `"path"` ingests every path, size and time of change: choose
+                it for sensors whose files may be equal.
             retry: Also try the dead letters of files that were ingested before, after registering types or correcting
                 the mapping. A file without any valid event is read again as a whole.
             progress: Called after each commit with the bytes done and the total.
@@ -278,8 +276,8 @@ class Lake(LakeTables):
             SubscriptionError: With `strict`, the subscription can never match.
         """
         check_running(self.spark)
-        asked = self.asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
-        return read_events(self, asked, self.state_of(version, as_of), subtypes=subtypes)
+        asked = self._asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
+        return read_events(self, asked, self._state_of(version, as_of), subtypes=subtypes)
 
     def explain(self, what: type | AllOf[Any] | Subscription | str) -> ReadPlan:
         """Return what `read` would open and test for a subscription; no events are read."""
@@ -327,7 +325,7 @@ class Lake(LakeTables):
         )
 
     def route(self, subscriptions: SubscriptionSource) -> Route:
-        """Match very many subscriptions at once.
+        """Match very many subscriptions at once; nothing is computed until a method of the result is called.
 
         Args:
             subscriptions: A list of `RouteEntry`, of (subscriber, subscription) or of subscriptions; a mapping from
@@ -351,6 +349,8 @@ class Lake(LakeTables):
         mapping: Mapping | PathLike | None = None,
         dbc: "PathLike | Dbc | None" = None,
         unknown: Unknown = "dead",
+        time_unit: str | None = None,
+        columns: str | None = None,
     ) -> Stream:
         """Return a stream that ingests files as they arrive in a folder; add followers, then call its `run` or `start`.
 
@@ -361,7 +361,8 @@ class Lake(LakeTables):
             pattern: Which files of the folder and its subfolders are ingested, by name, with `*`, `?`, `[...]` and
                 `{a,b}`; by default those with an ending of the format, `*.genus` if none is given. Hidden files, whose
                 names begin with `.` or `_`, never are. A file that was listed once is not looked at again.
-            files_per_batch: Largest number of files in a batch.
+            files_per_batch: Largest number of files in a batch. If in doubt, leave it: smaller batches cost more,
+                larger ones make followers wait longer.
             identity: As in `ingest`.
             max_age: Files older than the newest one by more than this are not read, except at the first start; Spark
                 forgets the names of files after it.
@@ -370,6 +371,9 @@ class Lake(LakeTables):
             mapping: A mapping or the path of a mapping file.
             dbc: The DBC file of CAN logs, or what `load_dbc` made of it.
             unknown: What to do with CAN frames that the DBC file does not have.
+            time_unit: What plain numbers in CAN logs count that are times; where a log does not show it, and nothing is
+                said, `Progress.problem` says so.
+            columns: The columns of CAN logs in their order.
 
         Raises:
             LakeError: The landing folder does not exist.
@@ -377,7 +381,7 @@ class Lake(LakeTables):
         return Stream(
             self,
             landing,
-            FormatChooser(format, mapping, dbc, unknown),
+            FormatChooser(format, mapping, dbc, unknown, time_unit, columns),
             checkpoint=checkpoint,
             pattern=pattern,
             files_per_batch=files_per_batch,
@@ -389,7 +393,7 @@ class Lake(LakeTables):
     # -- open tables -------------------------------------------------------------------------------------------------
 
     def delta_path(self, table: type | str) -> str:
-        """The path of a family's Delta table, for `deltalake.DeltaTable`, Polars' `scan_delta` and other readers.
+        """Return the path of a family's Delta table, for `deltalake.DeltaTable`, Polars' `scan_delta` and others.
 
         The table shows the events of `table`, but for two differences: attributes that were renamed have their first
         names, and durations are microseconds. Others can read it only.

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.scan import DataFile, RowGroup, TableScan
+    from genus.lake._tables.mirror import MirrorResult
 
 MAX_FILES = 2000
 """A table with more files on its first and last day has no bounds: reading their footers would take seconds."""
@@ -222,7 +222,7 @@ class LocalEvents:
             sources = {column: attribute.name for column, attribute in table.columns.items()}
             scan = TableScan(self.subscription, table.vector, table.types, self.schema, sources)
             parts = [part for part, rows in self._counted[family] if not only_undecided or rows is None]
-            with self._lake.reading(self._state):
+            with self._lake._reading(self._state):
                 files = [DataFile(path, part.day) for part in parts for path in self._lake.store.file_paths([part])]
             yield scan, files
 
@@ -292,7 +292,7 @@ class LakeReader(LakeFolder):
 
     @staticmethod
     def can_open(path: str | os.PathLike[str]) -> bool:
-        """Whether a path is in the local file system or in s3://, so that a lake there can be read without Spark."""
+        """Return whether a path is local or in s3://, so that a lake there can be read without Spark."""
         return local_path(path) is not None or is_object_path(os.fspath(path))
 
     def __repr__(self) -> str:
@@ -337,8 +337,8 @@ class LakeReader(LakeFolder):
                 were removed by `clean`.
             SubscriptionError: With `strict`, the subscription can never match.
         """
-        asked = self.asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
-        state = self.state_of(version, as_of)
+        asked = self._asked(what, exact=exact, has=has, lacks=lacks, where=where, strict=strict)
+        state = self._state_of(version, as_of)
         tables = select_tables(asked, self.catalog, state, subtypes=subtypes)
         names = dict.fromkeys(name for table in tables.values() for name in table.columns)
         found = LocalEvents(self, state, asked, tables, [*names, *ADDED])
@@ -360,11 +360,11 @@ class LakeReader(LakeFolder):
         return _time_bounds(self.path, self.state())
 
     def type_counts(self) -> dict[str, int]:
-        """The number of events of each type, by the ledger; parts of old lakes that did not count them are left out."""
+        """Return the number of events of each type, by the ledger; parts of old lakes without counts are left out."""
         return type_counts(self.state())
 
     def followers(self, paths: Iterable[str | os.PathLike[str]] = ()) -> list[FollowerStatus]:
-        """Inboxes, derived tables and functions of streams of this lake, and how far each has come.
+        """Find inboxes, derived tables and functions of streams of this lake, and how far each has come.
 
         A lake does not know its followers: those in its folder and beside it are found, and those at given paths.
 
@@ -375,13 +375,13 @@ class LakeReader(LakeFolder):
 
     def mirror(self, *, progress: Callable[[int, int], object] | None = None) -> "MirrorResult":
         """Complete the Delta tables of the lake, and compare them with the ledger, as `Lake.mirror`."""
-        from genus.lake._mirror.mirror import Mirror
+        from genus.lake._tables.mirror import Mirror
 
         return Mirror(self.store).complete(progress)
 
     def iceberg(self, *, progress: Callable[[int, int], object] | None = None) -> "MirrorResult":
         """Bring the Iceberg tables of the lake to the present version, as `Lake.iceberg`."""
-        from genus.lake._mirror.iceberg import IcebergTables
+        from genus.lake._tables.iceberg import IcebergTables
 
         return IcebergTables(self.store).update(progress)
 

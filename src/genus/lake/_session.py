@@ -222,7 +222,7 @@ def _start_problem(problem: Exception, log: Path) -> str:
 
 
 def describe_spark_error(problem: Exception) -> str:
-    """One line that describes an exception of PySpark, without stack traces.
+    """Describe an exception of PySpark in one line, without stack traces.
 
     If a Python task failed it is the message of the last exception in the traceback, otherwise the first line.
 

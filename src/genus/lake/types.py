@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from genus.lake._ingest.ingest import IngestResult
     from genus.lake._java import Java
     from genus.lake._local import LakeSummary, LocalEvents, LocalPlan
-    from genus.lake._mirror.mirror import MirrorResult
     from genus.lake._query.reading import ReadPlan, TableScan
     from genus.lake._query.removal import RemovalResult
     from genus.lake._stream.inboxes import Route
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from genus.lake._tables.followers import FollowerStatus
     from genus.lake._tables.lake_folder import HistoryEntry, TableChange
     from genus.lake._tables.lake_tables import CompactionResult
+    from genus.lake._tables.mirror import MirrorResult
     from genus.lake._tables.state import TableStats
     from genus.lake._tables.store import StoreProblem
 

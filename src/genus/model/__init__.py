@@ -16,7 +16,6 @@ from genus.model._signature import (
     tagged_attributes,
     vector,
 )
-from genus.model._span import Span, duration, format_span, nanoseconds, seconds
 from genus.model._types import (
     Float32,
     Int8,
@@ -32,6 +31,7 @@ from genus.model._types import (
     micros_of_duration,
     micros_of_time,
 )
+from genus.model._units import Span, duration, format_span, nanoseconds, seconds
 
 __all__ = [
     "Event",

@@ -17,8 +17,16 @@ from genus.errors import EventError
 from genus.model._event import Event
 from genus.model._signature import attributes, name_of
 from genus.model._types import DurationType, IntType, TimeType
-from genus.model._unread import unread_values
-from genus.model._values import NAMES, InvalidValue, ValueTest, describe_value, own_bounds, usual_test, value_test
+from genus.model._values import (
+    NAMES,
+    InvalidValue,
+    ValueTest,
+    describe_value,
+    own_bounds,
+    unread_values,
+    usual_test,
+    value_test,
+)
 from genus.model._vector import Attribute
 
 FindInvalid: TypeAlias = Callable[[Event], str | None]

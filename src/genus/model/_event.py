@@ -19,8 +19,7 @@ from typing import Annotated, Any, NoReturn, TypeAlias, TypeVar
 import msgspec
 
 from genus.errors import DeclarationError, EventError, did_you_mean, some_names
-from genus.model._again import class_before, declaration, define_again, warn_replaced
-from genus.model._declared import add_declared
+from genus.model._declared import add_declared, class_before, declaration, define_again, warn_replaced
 from genus.model._plain import UNCHANGED, plain_value
 from genus.model._types import (
     INT64_MAX,
@@ -32,8 +31,7 @@ from genus.model._types import (
     read_annotation,
     with_one_bound,
 )
-from genus.model._unread import UnreadSlot
-from genus.model._values import describe_value, is_valid
+from genus.model._values import UnreadSlot, describe_value, is_valid
 from genus.model._vector import RETYPABLE, Attribute, Family, Vector, own_first
 
 T = TypeVar("T")

@@ -71,7 +71,7 @@ def is_event_type(cls: type) -> bool:
 
 
 def name_of(cls: type) -> str:
-    """The name an event type or kind has in catalogs, recordings and subscription texts."""
+    """Return the name an event type or kind has in catalogs, recordings and subscription texts."""
     name: str = cls.__genus_name__  # type: ignore[attr-defined]
     return name
 
@@ -101,7 +101,7 @@ def hidden_attributes(cls: type, asked: type) -> frozenset[str]:
 
 
 def parents(cls: type) -> tuple[type, ...]:
-    """The types and kinds directly above a class, the event type first; `Event` and top-level kinds have none."""
+    """Return the types and kinds directly above a class, event type first; `Event` and top-level kinds have none."""
     return tuple(base for base in cls.__bases__ if is_type(base) and not _is_kind_root(base))
 
 
@@ -110,7 +110,7 @@ def _is_kind_root(cls: type) -> bool:
 
 
 def vector(cls: type) -> Vector:
-    """The vector that events of a type are described by: its family's, or that of `Event` for `Event` and kinds."""
+    """Return the vector of a type's events: that of its family, or that of `Event` for `Event` and kinds."""
     family = family_of(cls)
     return family.vector if family is not None else Vector(name_of(cls), attributes(Event))
 

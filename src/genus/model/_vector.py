@@ -48,7 +48,7 @@ class Attribute(msgspec.Struct, frozen=True):
         return self.names[0] if self.names else self.name
 
     def with_names(self, names: Iterable[str]) -> "Attribute":
-        """The attribute with these names after those it has."""
+        """Return the attribute with these names after those it has."""
         merged = tuple(dict.fromkeys((*(self.names or (self.name,)), *names)))
         return self if merged in (self.names, (self.name,)) else msgspec.structs.replace(self, names=merged)
 
@@ -94,7 +94,7 @@ class Vector(msgspec.Struct, frozen=True):
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
     def match(self, attribute: Attribute) -> Attribute | None:
-        """The attribute that is the same as one of another vector or class, though one of them was renamed; or None."""
+        """Return the attribute that is the same as one of another vector, though one of them was renamed; or None."""
         if found := self.get(attribute.name):
             return found
         either = {attribute.name, *attribute.names}
@@ -114,7 +114,7 @@ class Vector(msgspec.Struct, frozen=True):
         raise SubscriptionError(self.describe_unknown(name, owner))
 
     def describe_unknown(self, name: str, owner: type | None = None) -> str:
-        """A message that an attribute does not exist, with its present or a likely name, and some that exist."""
+        """Return a message that an attribute does not exist, with its present or a likely name, and some that exist."""
         label: str = self.scope if owner is None else owner.__genus_name__  # type: ignore[attr-defined]
         if owner is not None and label == self.scope and (carrier := _find_carrier(owner, name)) is not None:
             return (

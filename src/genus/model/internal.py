@@ -18,10 +18,8 @@ from genus.model._event import (
     decoder_annotation,
     is_attribute_name,
 )
-from genus.model._plain import PLAIN_CLASSES, UNCHANGED, encodable_value, explain_unplain, plain_value
-from genus.model._read_back import is_same
+from genus.model._plain import PLAIN_CLASSES, UNCHANGED, encodable_value, explain_unplain, is_same, plain_value
 from genus.model._signature import GENERATED, family_of, hidden_attributes, retyped_attributes
-from genus.model._span import format_nanoseconds
 from genus.model._types import (
     INT64_MAX,
     INT64_MIN,
@@ -34,7 +32,6 @@ from genus.model._types import (
     time_of_micros,
     type_text,
 )
-from genus.model._units import describe_units, unit_conversion
-from genus.model._unread import keep_unread, unread_types, unread_values, with_unread
-from genus.model._values import MAX_LENGTH, SHORTEST, own_bounds
+from genus.model._units import describe_units, format_nanoseconds, unit_conversion
+from genus.model._values import MAX_LENGTH, SHORTEST, keep_unread, own_bounds, unread_types, unread_values, with_unread
 from genus.model._vector import RETYPABLE, hidden_names

@@ -98,7 +98,7 @@ class CloudEvent(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def origin(self) -> Origin | None:
-        """Where the event was first published, to find copies of it; None if it does not come from Genus."""
+        """Return where the event was first published, to find copies; None if it does not come from Genus."""
         found = _ID.fullmatch(self.id)
         if found is None or int(found[2]) >= NUMBERS:
             return None
@@ -160,7 +160,7 @@ _encode = msgspec.json.Encoder(enc_hook=encodable_value).encode
 
 
 class CloudEventWriter:
-    """Writes events as CloudEvents; with a catalog, `dataschema` names it and the code of the type.
+    """Write events as CloudEvents; with a catalog, `dataschema` names it and the code of the type.
 
     >>> from genus import Event
     >>> class Lamp(Event):
@@ -175,11 +175,11 @@ class CloudEventWriter:
         self._plans: dict[type, _WritePlan] = {}
 
     def write_structured(self, event: Event, origin: Origin, key: str = "") -> bytes:
-        """Return the JSON text of an event; EventError names the attribute that could not be read back."""
+        """Return an event as JSON; raise EventError, which names the attribute, if a value could not be read back."""
         return _encode(self._envelope(event, origin, key))
 
     def write_binary(self, event: Event, origin: Origin, key: str = "") -> tuple[dict[str, str], bytes]:
-        """Return the attributes, as text, and the data of an event; EventError as for `write_structured`.
+        """Return the attributes, as text, and the data of an event; raise EventError as `write_structured` does.
 
         MQTT has the attributes as user properties, except for `datacontenttype`, which is the content type.
         """
@@ -202,7 +202,7 @@ class CloudEventWriter:
         return texts, _encode(made.data)
 
     def write_batch(self, events: Iterable[tuple[Event, Origin]], key: str = "") -> bytes:
-        """Return the JSON array of some events; EventError as for `write_structured`."""
+        """Return some events as a JSON array; raise EventError as `write_structured` does."""
         return _encode([self._envelope(event, origin, key) for event, origin in events])
 
     def _envelope(self, event: Event, origin: Origin, key: str) -> _Envelope:
@@ -318,7 +318,7 @@ _UNREADABLE = (ValueError, TypeError, RecursionError, OverflowError)
 
 
 class CloudEventReader:
-    """Reads events from CloudEvents, of Genus and of others.
+    """Read events from CloudEvents, of Genus and of others.
 
     `types` are the event types to read, with their subtypes; all that are declared, if not given. `largest` is the most
     bytes of a CloudEvent. Nothing that arrives raises. State: how events of each type are decoded.
@@ -340,7 +340,7 @@ class CloudEventReader:
         self._by_rules = MappedReader(RecordMapping(), self._types, True)
 
     def read_structured(self, payload: bytes) -> CloudEvent | Rejected:
-        """Return the event of a JSON text, or why there is none."""
+        """Return the event of a JSON text, or a `Rejected` with the reason why it is none."""
         if len(payload) > _SMALL and (problem := limit_problem(payload, self._largest)):
             return Rejected(problem)
         try:
@@ -355,7 +355,7 @@ class CloudEventReader:
         return self._read_record(decode_json(payload, self._largest, last_counts=True))
 
     def read_binary(self, attributes: Mapping[str, str], data: bytes) -> CloudEvent | Rejected:
-        """Return the event of a CloudEvent in binary mode, or why there is none.
+        """Return the event of a CloudEvent in binary mode, or a `Rejected` with the reason why it is none.
 
         `attributes` has `datacontenttype`, if it was said. Names that CloudEvents does not have are ignored.
         """
@@ -375,7 +375,7 @@ class CloudEventReader:
         return self._read_parts(attributes, data)
 
     def read_batch(self, payload: bytes) -> list[CloudEvent | Rejected]:
-        """The events of a JSON array, and why others are none; the array itself may have as many bytes as one."""
+        """Return the events of a JSON array, and for each other entry a `Rejected` with the reason."""
         if problem := limit_problem(payload, self._largest):
             return [Rejected(problem)]
         try:

@@ -75,7 +75,7 @@ def take_permit(path: str | None, user: str | None, realm: str) -> Permit | None
     """
     if path is None:
         if user is not None:
-            raise BusError(f"user={user} goes with grants=FILE: it is the user whose grants the link is to know")
+            raise BusError(f"user={user} goes with grants=FILE: the user whose grants are checked")
         return None
     if not user:
         raise BusError(f"grants={path} needs user=NAME, too: the common name of the certificate or the user name")
@@ -153,7 +153,7 @@ def _read_grant(
 ) -> Grant:
     found = _GRANT.fullmatch(text)
     if found is None:
-        raise GrantsError(f"{where}: {text!r} is no type; write Loop, exact Loop, or Loop & Roadside")
+        raise GrantsError(f"{where}: {text!r} is not a type; write Loop, exact Loop, or Loop & Roadside")
     names = tuple(dict.fromkeys(re.split(r"\s*&\s*", found[2])))
     if found[1] and len(names) > 1:
         raise GrantsError(f"{where}: {text!r}: exact takes one type")

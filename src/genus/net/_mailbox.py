@@ -56,7 +56,6 @@ class Mailbox(Generic[P]):
 
     @property
     def is_full(self) -> bool:
-        """Whether the owner should stop reading."""
         return self._full == "block" and (len(self._items) >= self._capacity + self._beyond or self._size >= MAX_BYTES)
 
     def put(self, packets: list[P], kept: int = 0) -> bool:

@@ -49,7 +49,7 @@ class Measured(Protocol):
     """What has metrics of its own, such as a gateway."""
 
     def metrics(self) -> Iterable[Metric]:
-        """The metrics as they are now; called from another thread."""
+        """Return the present metrics; called from another thread."""
 
 
 @runtime_checkable
@@ -116,7 +116,7 @@ def _label(text: str) -> str:
 
 
 class MetricsServer:
-    """State: serves metrics until it is closed; made by `serve_metrics`."""
+    """Serves metrics until it is closed; made by `serve_metrics`."""
 
     def __init__(self, source: Bus | Measured, host: str, port: int) -> None:
         try:
@@ -135,7 +135,7 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Where the metrics are."""
+        """Return the address of the metrics."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/metrics"
 
     def __enter__(self) -> "MetricsServer":
@@ -145,7 +145,7 @@ class MetricsServer:
         self.close()
 
     def close(self) -> None:
-        """Serve no more; a second call does nothing."""
+        """Stop serving; a second call does nothing."""
         if not self._is_closed:
             self._is_closed = True
             self._server.shutdown()
@@ -183,7 +183,7 @@ def read_place(at: int | str) -> tuple[str, int]:
     """
     found = re.fullmatch(r"(?:(?P<host>[^\s:\[\]]+|\[[0-9a-fA-F:.]+\]):)?(?P<port>[0-9]{1,5})", str(at))
     if found is None or int(found["port"]) > 0xFFFF:
-        raise BusError(f"{at!r} is no place for metrics; write a port such as 9100, or HOST:PORT")
+        raise BusError(f"{at!r} is not a place for metrics; write a port such as 9100, or HOST:PORT")
     return (found["host"] or "127.0.0.1").strip("[]"), int(found["port"])
 
 
@@ -198,7 +198,6 @@ class _Collector:
         return []
 
     def collect(self) -> "Iterator[Family]":
-        """Return the metrics in the form of prometheus-client."""
         source = self._source
         found = source.metrics() if isinstance(source, Measured) else bus_metrics(source)
         return (_family(metric) for metric in found)

@@ -5,15 +5,14 @@ from typing import TYPE_CHECKING
 
 from genus._extras import missing_extra
 from genus.errors import BusError, MappingError
+from genus.net._addresses import NetOptions, parse_ipc_address
 from genus.net._cloudevents import CloudEventWriter
 from genus.net._grants_file import take_permit
-from genus.net._ipc.options import parse_address
 from genus.net._ipc.transport import IpcTransport
 from genus.net._link.foreign import CloudTopics, ForeignSource, MappedTopics
 from genus.net._link.netlink import NetLink
 from genus.net._link.outgoing import EncodeCloud
 from genus.net._link.sealed import SealedTransport, read_realm_key
-from genus.net._options import NetOptions
 from genus.net._transport import Transport
 from genus.records import read_mapping
 
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def open_ipc(rest: str) -> NetLink:
-    """Return the link of `ipc:NAME?option=value&...`, of which `rest` is all behind the colon; see docs/ipc.md.
+    """Return the link of `ipc:NAME?option=value&...`, of which `rest` is all behind the colon; see docs/networks.md.
 
     Raises:
         BusError: The name or an option is wrong.
     """
-    name, options = parse_address(rest)
+    name, options = parse_ipc_address(rest)
     return _link(IpcTransport(name, options), name, "ipc", options)
 
 
@@ -38,7 +37,7 @@ def open_zenoh(rest: str) -> NetLink:
     Raises:
         BusError: The realm or an option is wrong, or zenoh is not installed.
     """
-    from genus.net._zenoh.address import parse_zenoh_address
+    from genus.net._addresses import parse_zenoh_address
     from genus.net._zenoh.transport import ZenohTransport
 
     options = parse_zenoh_address(rest)
@@ -102,7 +101,7 @@ def open_coaps(rest: str) -> "CoapLink":
 
 
 def _open_coap(rest: str, secure: bool) -> "CoapLink":
-    from genus.net._coap.address import parse_coap_address
+    from genus.net._addresses import parse_coap_address
 
     options = parse_coap_address(rest, secure)
     try:
@@ -129,9 +128,7 @@ def _link(
         realm,
         medium=medium,
         reliable=reliable,
-        may_publish=None if permit is None else permit.check_publish,
-        may_subscribe=None if permit is None else permit.check_subscribe,
-        may_be_gateway=None if permit is None else permit.check_gateway,
+        permit=permit,
         foreign=[*foreign, *clouds],
         encode_cloud=_cloud_encoder(options.format),
     )

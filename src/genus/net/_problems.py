@@ -32,7 +32,6 @@ class ReceiverFailures(Reasons):
     """How often the receiver of a transport raised, which by its contract it must not; each class is logged once."""
 
     def note(self, medium: str, problem: Exception) -> None:
-        """Count an error."""
         if self.add(f"failed: an error of the receiver ({type(problem).__name__})"):
             text = "%s: the receiver failed; further errors of this class are counted only"
             logging.getLogger("genus.net").error(text, medium, exc_info=problem)

@@ -53,26 +53,26 @@ class Abilities(msgspec.Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """What a transport calls; `packet` and `token` from one thread only, never two calls at once."""
+    """What a transport calls: `packet` and `token` from one thread only, never two calls at once."""
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
-        """A packet arrived. It never raises. An empty envelope means that the packet had none."""
+        """Take a packet that arrived; never raises. An empty envelope means that the packet had none."""
 
     def token(self, key: str, is_present: bool) -> None:
-        """A token of another participant appeared or is gone."""
+        """Take the news that a token of another participant appeared or is gone."""
 
     def dropped(self, key: str, count: int, reason: str) -> None:
-        """Packets of this participant were not sent, to one receiver or to all; may come from any thread."""
+        """Take the news that packets of this participant were not sent; may be called from any thread."""
 
     def connected(self, is_connected: bool) -> None:
-        """The connection to the network was made, or lost; while it is lost, packets may be."""
+        """Take the news that the connection was made, or lost; while it is lost, packets may be."""
 
 
 class Sender(Protocol):
     """Sends the packets of one key."""
 
     def put(self, payload: bytes, envelope: bytes) -> None:
-        """Send a packet; returns soon. QueueFull if the transport's queue is full and its policy is `raise`."""
+        """Send a packet, and return soon; raise QueueFull if the queue is full and its policy is `raise`."""
 
     def close(self) -> None:
         """Send no more; a packet that is kept stays so while the transport is open."""
@@ -94,14 +94,14 @@ class Transport(Protocol):
 
     @property
     def dialect(self) -> Dialect:
-        """How keys and patterns are written."""
+        """Return how keys and patterns are written."""
 
     @property
     def abilities(self) -> Abilities:
-        """What it can keep."""
+        """Return what the transport can keep."""
 
     def open(self, receiver: Receiver) -> None:
-        """Connect; BusError with the reason if it cannot be done."""
+        """Connect; raise BusError with the reason if that cannot be done."""
 
     def sender(self, key: str, sending: Sending) -> Sender:
         """Prepare to send packets under a key."""
@@ -122,7 +122,7 @@ class Transport(Protocol):
         """Call a function soon, in the thread in which `Receiver.packet` is called."""
 
     def counters(self) -> Mapping[str, int]:
-        """Numbers of packets sent, dropped and so on, by reason."""
+        """Return the numbers of packets sent, and of those dropped by reason."""
 
     def close(self) -> None:
         """Send what waits, for a short time; then stop and release all resources."""

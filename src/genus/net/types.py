@@ -5,16 +5,14 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.net._acl import Identity
     from genus.net._cloudevents import CloudEvent
     from genus.net._coap.link import CoapLink
+    from genus.net._envelope import Arrival, Interest, Relay, RelayLink
     from genus.net._gateway.file import GatewayFile
-    from genus.net._gateway.status import GatewayStatus, SideStatus
-    from genus.net._grants import Allowed, Grant, Grants, Permit, Refusal
-    from genus.net._link.interest import InterestText
-    from genus.net._link.presence import AnnouncedChannel, Participant
+    from genus.net._gateway.machine import GatewayStatus, SideStatus
+    from genus.net._grants import Allowed, Grant, Grants, Identity, Permit, Refusal
+    from genus.net._link.presence import AnnouncedChannel, InterestText, Participant
     from genus.net._metrics import Measured, Metric, MetricsServer
-    from genus.net._relay import Arrival, Interest, Relay, RelayLink
     from genus.net._sparkplug.infer import SparkplugTypes
 
 __all__ = [

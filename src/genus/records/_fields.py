@@ -9,8 +9,7 @@ import msgspec
 
 from genus.model.internal import type_text
 from genus.model.types import Attribute, AttributeType, OpaqueType, TextType, TimeType
-from genus.records._known_types import RecordType
-from genus.records._mapping import FieldPath, MappedField, Mapping, format_path
+from genus.records._mapping import FieldPath, MappedField, Mapping, RecordType, format_path
 from genus.records._values import ISO, TEXT, ValueFormat
 
 NO_SOURCE = "genus:"

@@ -24,9 +24,20 @@ from genus.records._fields import (
     describe_version,
     show_value,
 )
-from genus.records._known_types import DeclaredType, DeclaredTypes, KnownTypes, RecordType, own_attributes
-from genus.records._mapping import FieldPath, MappedField, Mapping, TypeNaming, format_path, read_constant
-from genus.records._rejected import Rejected, UnreadFields
+from genus.records._mapping import (
+    DeclaredType,
+    DeclaredTypes,
+    FieldPath,
+    KnownTypes,
+    MappedField,
+    Mapping,
+    RecordType,
+    TypeNaming,
+    format_path,
+    own_attributes,
+    read_constant,
+)
+from genus.records._payload import Rejected, UnreadFields
 from genus.records._values import ERRORS, TEXT, ReadValue, ValueFormat, is_absent, value_reader
 
 Record: TypeAlias = Fields[str, Any]

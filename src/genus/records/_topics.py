@@ -14,7 +14,6 @@ import msgspec
 from genus.errors import EventError, MappingError
 from genus.model import Event, name_of
 from genus.model.types import Attribute
-from genus.records._known_types import DeclaredType, DeclaredTypes, own_attributes
 from genus.records._mapping import (
     JSON,
     LEVEL,
@@ -22,15 +21,17 @@ from genus.records._mapping import (
     PLAIN_TEXT,
     SKIPPED,
     SPARKPLUG,
+    DeclaredType,
+    DeclaredTypes,
     FieldPath,
     MappedField,
     Mapping,
     TopicRule,
     format_path,
+    own_attributes,
 )
-from genus.records._payload import MAX_SIZE, decode_json
+from genus.records._payload import MAX_SIZE, Example, Rejected, Rejections, UnreadFields, decode_json
 from genus.records._reader import MappedReader, value_at
-from genus.records._rejected import Example, Rejected, Rejections, UnreadFields
 from genus.records._values import TEXT, ValueFormat
 from genus.records._writer import RecordWriter
 
@@ -168,12 +169,12 @@ class ForeignTopics:
     # -- writing --
 
     def refusal(self, cls: type[Event]) -> str:
-        """Why events of a type cannot be published; empty if they can."""
+        """Return why events of a type cannot be published; empty if they can."""
         writer = self._writer(cls)
         return writer if isinstance(writer, str) else ""
 
     def refusal_of(self, type_: str) -> str:
-        """Why events of a type of this name cannot be published; empty if they can."""
+        """Return why events of a type of this name cannot be published; empty if they can."""
         known = self._types.plan(type_)
         return f"{type_} is not declared" if known is None else self.refusal(known.cls)
 

@@ -14,8 +14,7 @@ from genus.model import Event
 from genus.model.internal import describe_invalid, invalid_finders, is_same, plain_value
 from genus.model.types import Attribute, OpaqueType
 from genus.records._fields import FieldPlan, show_value
-from genus.records._known_types import DeclaredType
-from genus.records._mapping import LEVEL, FieldPath, MappedField, Mapping, format_path, read_constant
+from genus.records._mapping import LEVEL, DeclaredType, FieldPath, MappedField, Mapping, format_path, read_constant
 from genus.records._values import ERRORS, WriteValue, scale_problem, value_writer
 
 

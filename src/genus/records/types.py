@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.records._rejected import Example, Rejected
+    from genus.records._payload import Example, Rejected
 
 __all__ = [
     "Example",

@@ -1,55 +1,158 @@
-"""Alerts: subscriptions that Studio keeps, whose matches are problems.
+"""Alerts: subscriptions that Studio keeps, whose matches are problems, and the webhook that gets them."""
 
-Events are taken only while there are alerts, by the same bounded taps as those of pages. Each turn tests for a bounded
-time; what a tap could not hold, or what was left untested, is counted as unseen and said.
-"""
-
+import http.client
+import socket
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-import msgspec
-
-from genus.errors import BusError, GenusError, SyntaxProblem
-from genus.filters import Subscription, parse_again
+from genus.errors import BusError, GenusError
+from genus.filters import Subscription
 from genus.filters.types import AttributeRef
-from genus.model import Event, name_of
+from genus.model import name_of
+from genus.studio._figures import cut, encode, event_text
+from genus.studio._layout import MAX_ALERTS, Alert, check_text, parse_url
 from genus.studio._problems import RECENT_S
 from genus.studio._questions import Asked, event_json
-from genus.studio._rows import AlertRow, ProblemRow, Row, Tables
 from genus.studio._source import EventSource, Source
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import cut, event_text
-from genus.studio._webhook import Webhook
+from genus.studio.types import AlertRow, ProblemRow, Row, Tables
 
-MAX_ALERTS = 50
-MAX_NAME = 100
+TIMEOUT_S = 5.0
+"""How long a request may take in all."""
+SPACING_S = 1.0
+"""At least this long from one request to the next."""
+PAUSES_S = (2.0, 5.0, 10.0, 30.0)
+"""How long to wait after a failure, and after each further one; the last is for all others."""
+GIVE_UP_S = 600.0
+"""How long a message is tried."""
+
+
+class Failing(NamedTuple):
+    """That messages are not taken: since when, why the last one was not, and how many were given up."""
+
+    since: float
+    why: str
+    lost: int
+
+
+class _Waiting(NamedTuple):
+    message: Callable[[], Mapping[str, Any]]
+    since: float
+
+
+class Webhook:
+    """State: the messages that wait, at most one for each key, and whether the last one was taken.
+
+    Args:
+        url: Where messages go, `http://...` or `https://...`; BusError if it is none.
+        pauses: How long to wait after each failure in a row, in seconds.
+        spacing: How long to wait at least between two requests, in seconds.
+        give_up: How long a message is tried, in seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        pauses: Sequence[float] = PAUSES_S,
+        spacing: float = SPACING_S,
+        give_up: float = GIVE_UP_S,
+    ) -> None:
+        self._url = parse_url(url)
+        self.shown = f"{self._url.scheme}://{self._url.netloc}"
+        """The address without what may be secret in it."""
+        self.failing: Failing | None = None
+        self._pauses, self._spacing, self._give_up = pauses, spacing, give_up
+        self._waiting: dict[str, _Waiting] = {}
+        self._changed = threading.Condition()
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def tell(self, key: str, message: Callable[[], Mapping[str, Any]]) -> None:
+        """Send what a function gives as JSON, soon; replaces the message of this key that waits."""
+        with self._changed:
+            self._waiting[key] = _Waiting(message, time.monotonic())
+            if self._thread is None and not self._is_closed:
+                self._thread = threading.Thread(target=self._run, name="genus-webhook", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Send nothing more; a request that is on its way is not waited for."""
+        with self._changed:
+            self._is_closed = True
+            self._waiting.clear()
+            self._changed.notify()
+
+    # -- in the thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        failures = 0
+        while (found := self._next()) is not None:
+            key, waiting = found
+            why = self._post(encode(waiting.message()))
+            failures = 0 if why is None else failures + 1
+            self._note(key, waiting, why)
+            self._pause(self._pauses[min(failures, len(self._pauses)) - 1] if failures else self._spacing)
+
+    def _next(self) -> tuple[str, _Waiting] | None:
+        """Return the message that waits longest; None when it is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closed)
+            return None if self._is_closed else next(iter(self._waiting.items()))
+
+    def _note(self, key: str, waiting: _Waiting, why: str | None) -> None:
+        """Forget a message that was taken or is too old, unless another one has replaced it."""
+        before = self.failing
+        is_lost = why is not None and time.monotonic() - waiting.since >= self._give_up
+        with self._changed:
+            if (why is None or is_lost) and self._waiting.get(key) is waiting:
+                del self._waiting[key]
+        if why is None:
+            self.failing = None
+        else:
+            since, lost = (time.time(), 0) if before is None else (before.since, before.lost)
+            self.failing = Failing(since, why, lost + is_lost)
+
+    def _pause(self, seconds: float) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closed, seconds)
+
+    def _post(self, content: bytes) -> str | None:
+        """Why the server did not take it; None if it did."""
+        kind = http.client.HTTPSConnection if self._url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(self._url.hostname or "", self._url.port, timeout=TIMEOUT_S)
+        watch = threading.Timer(TIMEOUT_S, _shut, [connection])  # the timeout of a socket is for each byte anew
+        watch.daemon, ends = True, time.monotonic() + TIMEOUT_S
+        watch.start()
+        path = f"{self._url.path or '/'}{'?' if self._url.query else ''}{self._url.query}"
+        try:
+            connection.request("POST", path, content, {"Content-Type": "application/json", "User-Agent": "genus"})
+            status = connection.getresponse().status
+        except (OSError, http.client.HTTPException, UnicodeError) as problem:  # of a name that no server can have
+            if isinstance(problem, TimeoutError) or time.monotonic() >= ends:
+                return f"no answer within {TIMEOUT_S:g} s"
+            return getattr(problem, "strerror", None) or str(problem) or type(problem).__name__
+        finally:
+            watch.cancel()
+            connection.close()
+        return None if 200 <= status < 300 else f"it answered {status}"
+
+
+def _shut(connection: http.client.HTTPConnection) -> None:
+    with suppress(OSError, AttributeError):  # it is not open yet, or no more
+        connection.sock.shutdown(socket.SHUT_RDWR)
+
+
 TESTED_S = 0.01
 """How long the events of a source are tested in a turn, at most, in time of the processor."""
 TESTED = 64
 """Events between two looks at the clock."""
-NO_TYPE = "no event type is called"
-"""How a text fails that is written well: the type may come with the events of a bus."""
-
-
-class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscription to keep: while events match it, it is a problem.
-
-    Args:
-        subscription: Its text.
-        name: What it is called; the text if empty.
-        severity: How bad a match is: `warn` or `bad`.
-        sources: The names of sources on the page that it is for; all if empty.
-        webhook: Whether the webhook, if there is one, is told of it.
-    """
-
-    subscription: str
-    name: str = ""
-    severity: Literal["warn", "bad"] = "warn"
-    sources: tuple[str, ...] = ()
-    webhook: bool = True
 
 
 class _Episode:
@@ -89,7 +192,7 @@ class Alerts:
         sources: What Studio shows.
         taps: Their taps.
         ask: Reads the text of a subscription; SubscriptionError if no source can.
-        webhook: What else is told, or None.
+        webhook: Where alerts of files are sent, or None.
         title: What the page is called, for the webhook.
     """
 
@@ -161,7 +264,6 @@ class Alerts:
         self._follow()
 
     def alerts(self) -> list[Alert]:
-        """All that are kept."""
         return [kept.alert for kept in self._kept.values()]
 
     def waiting(self) -> Iterator[tuple[str, str]]:
@@ -229,7 +331,7 @@ class Alerts:
             "since": datetime.fromtimestamp(episode.since, UTC).isoformat().replace("+00:00", "Z"),
             "count": episode.count,
             "unseen": kept.unseen,
-            "event": None if episode.last is None else _told(episode.last),
+            "event": None if episode.last is None else _event_sent(episode.last),
         }
 
     # -- a source ----------------------------------------------------------------------------------------------------
@@ -286,7 +388,7 @@ class Alerts:
                 ProblemRow(
                     severity="bad",
                     source=self.name,
-                    what=cut(f"the webhook {self._webhook.shown} does not take what it is told: {failing.why}{lost}"),
+                    what=cut(f"alerts do not reach the webhook {self._webhook.shown}: {failing.why}{lost}"),
                     since_ms=round(failing.since * 1000),
                     view="overview",
                 ),
@@ -307,15 +409,6 @@ class Alerts:
         self._ends.clear()
         if self._webhook is not None:
             self._webhook.close()
-
-
-def check_text(text: str) -> None:
-    """Raise SyntaxProblem if a subscription is not written well; its types are looked up when the sources are open."""
-    try:
-        parse_again(text, [Event])
-    except SyntaxProblem as problem:
-        if not problem.reason.startswith(NO_TYPE):
-            raise
 
 
 def _row(kept: _Kept) -> AlertRow:
@@ -358,6 +451,6 @@ def _named(subscription: Subscription[Any] | None) -> list[str]:
     )
 
 
-def _told(seen: Seen) -> dict[str, Any]:
+def _event_sent(seen: Seen) -> dict[str, Any]:
     event = event_json(seen)
     return {"type": event["type"], "at_ms": event["at_ms"], "values": event["values"]}

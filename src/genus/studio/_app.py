@@ -22,13 +22,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from genus.bus import parse_event
 from genus.errors import EventError, GenusError
 from genus.model import Event, attributes, is_event_type, name_of, seconds
-from genus.studio._alerts import MAX_NAME, Alert, Alerts
+from genus.studio._alerts import Alerts
 from genus.studio._feed import Feed
+from genus.studio._figures import encode, number_of, value_text
 from genus.studio._history import History, RangedSource, StoredSource
-from genus.studio._layout import VIEWS, Layout, plots_of
+from genus.studio._layout import MAX_NAME, VIEWS, Alert, Layout, layout_text, plots_of
 from genus.studio._plot import NOT_ATTRIBUTES, PlotSeries, PlotStream, last_minute, plotted_ms
 from genus.studio._questions import Asked, Questions, event_json, problem_json
-from genus.studio._rows import TABLES
 from genus.studio._source import AskedSource, PlayedSource, PublishingSource, Source, TimelineSource
 from genus.studio._streams import (
     FIRST_BATCH,
@@ -39,7 +39,7 @@ from genus.studio._streams import (
     timelines,
 )
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import encode, number_of, value_text
+from genus.studio.types import TABLES
 
 MAX_CONNECTIONS = 600
 """More are closed at once: the files that a process may have open are the program's, too."""
@@ -122,7 +122,7 @@ class StudioApp:
             "allow_publish": allow_publish,
             "docs": docs,
             "tables": list(TABLES),
-            "layout": layout.page(),
+            "layout": {"view": layout.view, "sound": layout.sound, "plots": layout.plots},
         }
         self._files = dict(page_files())
         self.asgi = Starlette(routes=list(self._routes()), exception_handlers=HANDLERS)
@@ -357,7 +357,7 @@ class StudioApp:
         return {"ok": True}
 
     async def _change_alerts(self, request: Request) -> Any:
-        """Keep an alert, or forget one; the webhook is never told of those of a page."""
+        """Keep an alert, or forget one; those of a page are never sent to the webhook."""
         match await _body(request):
             case {"action": "remove", "key": str(key)}:
                 self._alerts.remove(key)
@@ -384,7 +384,7 @@ class StudioApp:
             raise Refused(400, f"view is one of {', '.join(VIEWS)}")
         plots = plots_of(body["plots"]) if "plots" in body else self._layout.plots
         kept = msgspec.structs.replace(self._layout, view=view, plots=plots, alerts=tuple(self._alerts.alerts()))
-        return {"text": kept.text()}
+        return {"text": layout_text(kept)}
 
     async def _publish(self, request: Request) -> Any:
         if not self._allow_publish:
@@ -501,4 +501,4 @@ async def _miss(request: Request, problem: Exception) -> Response:
 
 
 HANDLERS: dict[Any, Any] = {Refused: _refuse, GenusError: _fail, HTTPException: _miss}
-"""Errors are told as JSON."""
+"""Errors are answered as JSON."""

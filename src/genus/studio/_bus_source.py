@@ -16,10 +16,9 @@ import msgspec
 from genus.bus import Bus, Inbox, Listener, format_qos
 from genus.filters import Subscription
 from genus.model import Event, Kind, name_of, subtypes
-from genus.studio._rates import Meters, Rates
-from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
+from genus.studio._figures import MAX_LENGTH, Meters, Rates, cut, three_digits
 from genus.studio._source import Receive, Source
-from genus.studio._texts import MAX_LENGTH, cut, three_digits
+from genus.studio.types import ChannelRow, NodeRow, Row, SourceRow, SubscriptionRow, Tables
 
 if TYPE_CHECKING:
     from genus.net import NetLink
@@ -86,7 +85,6 @@ class BusSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """Return the present rows of tables."""
         now = time.monotonic() if self._own_time_ns is None else self._own_time_ns() / 1e9
         self._measure()
         published = self.bus.published()
@@ -110,11 +108,9 @@ class BusSource:
         return [cls for cls in (*subtypes(Event), *subtypes(Kind)) if not _is_own(cls)]
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type there were."""
         return self.bus.published()
 
     def tap(self, receive: Receive) -> Callable[[], None]:
-        """Call a function with each event from now on."""
         self._receivers = (*self._receivers, receive)
         self._listen(self._watch or Subscription(Event))
 
@@ -126,11 +122,9 @@ class BusSource:
         return end
 
     def publish(self, event: Event) -> None:
-        """Publish an event."""
         self.bus.publish(event)
 
     def close(self) -> None:
-        """Subscribe to nothing more, and close a bus that Studio opened."""
         self._stop_listening()
         if self._owned:
             self.bus.close()

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING
 from genus.bus import Hard, format_qos
 from genus.errors import BusError, GenusError
 from genus.model import Event
-from genus.studio._rates import OTHER_CLOCK_US, Rates
-from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, Tables
+from genus.studio._figures import OTHER_CLOCK_US, Rates, three_digits
 from genus.studio._source import FrameSpan, Receive, SlotSpan, Timeline
-from genus.studio._texts import three_digits
+from genus.studio.types import ChannelRow, NodeRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
     from genus.can.types import Calendar, ChannelStatistics, LiveMonitor, MonitoredFrame, MonitorSnapshot, Slot
@@ -79,7 +78,6 @@ class CanSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """Return the present rows of tables."""
         shot = self._snapshot()
         found: dict[str, Mapping[str, Row]] = {}
         if "channels" in wanted:
@@ -93,14 +91,12 @@ class CanSource:
         return found
 
     def types(self) -> Collection[type]:
-        """Return the types that were given, and those of catalog and databases."""
         if self._types is None:
             found = dict.fromkeys((*self._given, *self._live.types.values(), *self._catalog_types()))
             self._types = tuple(found)
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type there were."""
         found: dict[str, int] = {}
         for each in self._shot.channels:
             found[each.channel] = found.get(each.channel, 0) + each.events
@@ -129,7 +125,6 @@ class CanSource:
         return Timeline(begin, begin + span, frames, list(self._slots(start_ns, end_ns)), busy / span)
 
     def close(self) -> None:
-        """Leave the bus."""
         self._is_closed = True
         self._live.close()
 

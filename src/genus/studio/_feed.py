@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import astuple
 
+from genus.studio._figures import cut
+from genus.studio._figures import encode as _encode
 from genus.studio._health import Judge
 from genus.studio._problems import Problems
-from genus.studio._rows import TABLES, Row, SourceRow, Tables
 from genus.studio._source import AskedSource, EventSource, Source, WaitingSource
-from genus.studio._texts import cut
-from genus.studio._texts import encode as _encode
 from genus.studio._type_table import TypeTable
+from genus.studio.types import TABLES, Row, SourceRow, Tables
 
 TURN_S = 0.05
 """How often rows are gathered, at most."""

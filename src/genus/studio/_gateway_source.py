@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from genus.bus import shown_address
-from genus.studio._rates import Rates
-from genus.studio._rows import GatewayRow, Row, SourceRow, Tables
-from genus.studio._texts import counted, three_digits
+from genus.studio._figures import Rates, counted, three_digits
+from genus.studio.types import GatewayRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
     from genus.bus import Bus
@@ -56,7 +55,6 @@ class GatewaySource:
         return [(name, side.bus) for name, side in self._gateway.sides.items()]
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """Return the present rows of tables."""
         status, now = self._gateway.status(), self._clock()
         self._rates.note(_ALL, sum(status.events.values()), now)
         for side in status.sides:
@@ -67,11 +65,9 @@ class GatewaySource:
         return found
 
     def types(self) -> Collection[type]:
-        """Return the types that were given, or that the sides name."""
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type came from any side, each once."""
         return self._gateway.status().events
 
     def close(self) -> None:

@@ -18,7 +18,8 @@ import msgspec
 from genus.bus import BestEffort, Hard, parse_qos
 from genus.errors import BusError
 from genus.model import seconds
-from genus.studio._rows import (
+from genus.studio._figures import counted, cut
+from genus.studio.types import (
     TABLES,
     ChannelRow,
     GatewayRow,
@@ -29,7 +30,6 @@ from genus.studio._rows import (
     SourceRow,
     SubscriptionRow,
 )
-from genus.studio._texts import counted, cut
 
 INTERVALS, LEAST_S = 3, 3.0
 """A channel is silent after so many intervals, and so many seconds at least."""
@@ -73,7 +73,6 @@ class _Pulse:
         self.grew_at, self.pauses, self.longest_s, self.mean_s = at, 0, 0.0, 0.0
 
     def grow(self, events: int, at: float, wall_ms: float, own_ms: float | None) -> None:
-        """There are more events."""
         if self.is_seen:
             pause_s = at - self.grew_at
             self.pauses += 1

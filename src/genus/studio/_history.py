@@ -16,10 +16,10 @@ import numpy as np
 
 from genus.errors import GenusError
 from genus.filters import Subscription
+from genus.studio._figures import value_text
 from genus.studio._plot import MAX_LINES, OTHERS, Floats, Ints, Line, PlotSeries, make_line
 from genus.studio._source import Source
 from genus.studio._taps import Seen
-from genus.studio._texts import value_text
 
 MAX_BYTES = 256_000_000
 """What is kept of all series together."""
@@ -85,7 +85,6 @@ class _Points:
         """As they were last made; None if there are points since then."""
 
     def add(self, piece: Piece) -> None:
-        """Take some points."""
         size = len(piece.times)
         self._run += piece.has_gap
         runs = np.full(size, self._run)

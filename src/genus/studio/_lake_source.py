@@ -20,11 +20,10 @@ import numpy as np
 from genus.catalog import Catalog
 from genus.errors import GenusError, LakeError
 from genus.filters import Subscription, all_of, this
+from genus.studio._figures import Rates, counted, float32, number_of, three_digits
 from genus.studio._history import Piece
 from genus.studio._plot import Floats, PlotSeries
-from genus.studio._rates import Rates
-from genus.studio._rows import LakeCommitRow, LakeFollowerRow, LakeTableRow, Row, SourceRow, Tables
-from genus.studio._texts import counted, float32, number_of, three_digits
+from genus.studio.types import LakeCommitRow, LakeFollowerRow, LakeTableRow, Row, SourceRow, Tables
 
 if TYPE_CHECKING:
     from genus.lake import LakeReader
@@ -120,7 +119,6 @@ class LakeSource:
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type the lake has."""
         return self._counts
 
     def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
@@ -133,7 +131,6 @@ class LakeSource:
     def events_between(
         self, subscription: Subscription, start_ms: float, end_ms: float, most: int
     ) -> tuple[Sequence[Mapping[str, Any]], int]:
-        """Return the first events with a time in a range that match, and how many there are."""
         is_then = (this.time >= _moment(start_ms)) & (this.time <= _moment(end_ms))
         where = is_then if subscription.where is None else subscription.where & is_then
         first, *others = subscription.types
@@ -182,7 +179,6 @@ class LakeSource:
             return self._reader or LakeReader(self._path)
 
     def close(self) -> None:
-        """Look no more."""
         self._closed.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(5)

@@ -7,22 +7,45 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from math import inf, isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from genus._toml import TomlTable, show
 from genus.errors import BusError, SyntaxProblem
-from genus.studio._alerts import MAX_ALERTS, MAX_NAME, Alert, check_text
-from genus.studio._webhook import parse_url
+from genus.filters import parse_again
+from genus.model import Event
 
 VIEWS = ("overview", "types", "channels", "subscriptions", "nodes", "gateways", "can", "events", "plot", "lake")
 """The views of the page, by their names in its address."""
 MAX_PLOTS, MAX_SERIES = 20, 20
+MAX_ALERTS = 50
+MAX_NAME = 100
+NO_TYPE = "no event type is called"
+"""How a text fails that is written well: the type may come with the events of a bus."""
 KEYS = ("title", "sources", "types", "watch", "catalog", "view", "sound", "webhook", "options", "plot", "alert")
 OPTION_KEYS = ("port", "host", "cert", "key", "allow_hosts", "allow_publish", "docs")
 PLOT_KEYS = ("name", "series", "by", "sources", "from", "to", "axes")
 ALERT_KEYS = ("name", "subscription", "severity", "sources", "webhook")
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscription to keep: while events match it, it is a problem.
+
+    Args:
+        subscription: Its text.
+        name: What it is called; the text if empty.
+        severity: How bad a match is: `warn` or `bad`.
+        sources: The names of sources on the page that it is for; all if empty.
+        webhook: Whether it is sent to the webhook, if there is one.
+    """
+
+    subscription: str
+    name: str = ""
+    severity: Literal["warn", "bad"] = "warn"
+    sources: tuple[str, ...] = ()
+    webhook: bool = True
 
 
 class PlotLayout(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +81,7 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
         catalog: A catalog file.
         view: The view that is shown first.
         sound: Whether alerts can be heard at first; the page has a switch.
-        webhook: The address of a server that is told of the alerts of this layout.
+        webhook: The address of a server that gets the alerts of this layout by POST.
         plots: Charts of the view Plot.
         alerts: What is wrong when it comes.
         options: How the page is served: port, host, cert, key, allow_hosts, allow_publish, docs.
@@ -75,14 +98,6 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
     plots: tuple[PlotLayout, ...] = ()
     alerts: tuple[Alert, ...] = ()
     options: Mapping[str, Any] = {}
-
-    def page(self) -> dict[str, Any]:
-        """Return what the page gets of it."""
-        return {"view": self.view, "sound": self.sound, "plots": self.plots}
-
-    def text(self) -> str:
-        """It as a file, without options and the webhook, which may be secret."""
-        return "\n".join(_lines(self))
 
 
 def load_layout(path: str | os.PathLike[str]) -> Layout:
@@ -137,6 +152,29 @@ def _subscription(table: TomlTable, key: str) -> str | None:
     return text
 
 
+def check_text(text: str) -> None:
+    """Raise SyntaxProblem if a subscription is not written well; its types are looked up when the sources are open."""
+    try:
+        parse_again(text, [Event])
+    except SyntaxProblem as problem:
+        if not problem.reason.startswith(NO_TYPE):
+            raise
+
+
+def parse_url(url: str) -> SplitResult:
+    """Return the parts of the address of a webhook; BusError says what is wrong with it, without what may be secret."""
+    try:
+        found = urlsplit(url)
+        found.port  # noqa: B018 - raises if it is no number
+    except ValueError as problem:
+        raise BusError(f"webhook is no address: {problem}") from None
+    if found.scheme not in ("http", "https") or not found.hostname:
+        raise BusError("webhook is no address of a server; write http://HOST/... or https://HOST/...")
+    if found.username is not None or not url.isascii() or not url.isprintable() or " " in url:
+        raise BusError("webhook has a user, a password or characters that an address cannot have")
+    return found
+
+
 def _options(path: Path, root: TomlTable) -> dict[str, Any]:
     table = TomlTable(f"{root.location}: [options]", root.entries.get("options", {}), OPTION_KEYS)
     found: dict[str, Any] = {key: table.text(key) for key in ("host", "docs") if key in table}
@@ -154,7 +192,6 @@ def _options(path: Path, root: TomlTable) -> dict[str, Any]:
 
 
 def read_plots(root: TomlTable) -> tuple[PlotLayout, ...]:
-    """Return the plots of a layout."""
     found = tuple(_plot(number, table) for number, table in enumerate(root.tables("plot", PLOT_KEYS), 1))
     _check_number(root, "plot", found, MAX_PLOTS)
     names = [plot.name for plot in found]
@@ -263,6 +300,11 @@ def _alert_entries(alert: Alert) -> Iterator[tuple[str, Any]]:
     yield "severity", alert.severity
     yield "sources", list(alert.sources) or None
     yield "webhook", None if alert.webhook else False
+
+
+def layout_text(layout: Layout) -> str:
+    """A layout as a file, without options and the webhook, which may be secret."""
+    return "\n".join(_lines(layout))
 
 
 def _lines(layout: Layout) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from genus.bus import Bus, open_bus, shown_address
 from genus.errors import BusError
@@ -11,7 +11,7 @@ from genus.model import Event
 from genus.studio._bus_source import BusSource
 from genus.studio._source import Source
 
-LOAD = Callable[[str], list[type]]
+LoadTypes: TypeAlias = Callable[[str], list[type]]
 """Loads the event types of a module or file."""
 LAKE_CATALOG = "catalog.json"
 TRACE = b'{"file":"genus can trace"'
@@ -61,7 +61,7 @@ def open_source(
     address: str,
     *,
     types: Collection[type] = (),
-    load: LOAD | None = None,
+    load: LoadTypes | None = None,
     catalog: Path | None = None,
     only: str = "Event",
 ) -> list[Source]:
@@ -109,7 +109,7 @@ def is_trace(path: Path) -> bool:
         return False
 
 
-def _open_path(path: Path, types: Collection[type], load: LOAD | None, catalog: Path | None) -> Iterator[Source]:
+def _open_path(path: Path, types: Collection[type], load: LoadTypes | None, catalog: Path | None) -> Iterator[Source]:
     if path.is_dir() and (path / LAKE_CATALOG).exists():
         from genus.studio._lake_source import LakeSource
 
@@ -126,7 +126,7 @@ def _open_path(path: Path, types: Collection[type], load: LOAD | None, catalog: 
         yield RecordingSource(path, types, name=path.name)
 
 
-def _open_toml(path: Path, load: LOAD | None) -> Iterator[Source]:
+def _open_toml(path: Path, load: LoadTypes | None) -> Iterator[Source]:
     """Yield a gateway, or a system or city to simulate, by what the file has."""
     import tomllib
 

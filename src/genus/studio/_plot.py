@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from genus.model import Event, name_of
+from genus.studio._figures import number_of, time_us_of, value_text
 from genus.studio._taps import Seen
-from genus.studio._texts import number_of, time_us_of, value_text
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -57,7 +57,6 @@ class PlotSeries(NamedTuple):
         return self._replace(types=tuple(cls for cls in self.types if cls in types))
 
     def group(self, event: Event, publisher: str | None) -> object:
-        """Return which line an event is of."""
         match self.by:
             case "none":
                 return None
@@ -85,7 +84,6 @@ class Line(NamedTuple):
         return found.rows(_extremes(found.times, found.values, max((end_ms - start_ms) / stretches, 1e-9)))
 
     def rows(self, chosen: Any) -> "Line":
-        """Some of the points."""
         return Line(self.times[chosen], self.values[chosen], self.segments[chosen])
 
     def json(self) -> list[list[Any]]:

@@ -7,7 +7,7 @@ tables, and not wrong now.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from genus.studio._rows import ChannelRow, GatewayRow, NodeRow, ProblemRow, Row, SourceRow, SubscriptionRow
+from genus.studio.types import ChannelRow, GatewayRow, NodeRow, ProblemRow, Row, SourceRow, SubscriptionRow
 
 RECENT_S = 10.0
 """How long a counter that has grown is a problem."""

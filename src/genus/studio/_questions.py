@@ -7,10 +7,10 @@ from genus import targets
 from genus.catalog import Catalog
 from genus.errors import GenusError, SubscriptionError, SyntaxProblem
 from genus.filters import Subscription, TypesByName, complete, parse_again, python_source
-from genus.filters.types import Unmet
+from genus.filters.types import Mismatch
 from genus.model import Event, name_of, vector
+from genus.studio._figures import cut, number_of, value_text, values_of
 from genus.studio._taps import Seen
-from genus.studio._texts import cut, number_of, value_text, values_of
 
 Json: TypeAlias = dict[str, Any]
 
@@ -202,7 +202,7 @@ _EXPLAINED: dict[str, Callable[[Subscription[Any], Catalog], Json]] = {
 # -- events ------------------------------------------------------------------------------------------------------------
 
 
-def event_json(seen: Seen, unmet: tuple[Unmet, ...] | None = None) -> Json:
+def event_json(seen: Seen, unmet: tuple[Mismatch, ...] | None = None) -> Json:
     """Return an event as the page shows it: its values as texts, and as numbers those that can be drawn."""
     values = values_of(seen.event)
     numbers = ((name, number_of(value)) for name, value in values.items())
@@ -218,6 +218,6 @@ def event_json(seen: Seen, unmet: tuple[Unmet, ...] | None = None) -> Json:
     }
 
 
-def _reasons(unmet: tuple[Unmet, ...]) -> Iterator[Json]:
+def _reasons(unmet: tuple[Mismatch, ...]) -> Iterator[Json]:
     for each in unmet:
         yield {"stage": each.stage, "part": each.part, "truth": each.truth, "values": each.values}

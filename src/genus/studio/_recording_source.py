@@ -16,15 +16,13 @@ from genus.bus.types import Recorded
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
+from genus.studio._figures import Meters, Rates, counted, three_digits, time_us_of
 from genus.studio._history import Piece
-from genus.studio._playback import Playback
 from genus.studio._plot import PlotSeries
-from genus.studio._rates import Meters, Rates
-from genus.studio._reel import DAMAGED, Reel, ReelIndex
-from genus.studio._rows import ChannelRow, Row, SourceRow, Tables
+from genus.studio._recording_sequence import DAMAGED, Playback, RecordingSequence, SequenceIndex
 from genus.studio._source import Receive
 from genus.studio._taps import Seen
-from genus.studio._texts import counted, three_digits, time_us_of
+from genus.studio.types import ChannelRow, Row, SourceRow, Tables
 from genus.targets import python as python_target
 
 BATCH = 500
@@ -71,15 +69,15 @@ class RecordingSource:
         self.name = name
         self._types = tuple(dict.fromkeys(cls for root in types or [Event] for cls in subtypes(root)))
         self._known = {name_of(cls) for cls in self._types}
-        self._reel = Reel(path, self._types if types else None)
+        self._sequence = RecordingSequence(path, self._types if types else None)
         self._clock = clock
-        self._playback = Playback(self._reel.read)
+        self._playback = Playback(self._sequence.read)
         self._rates, self._meters = Rates(), Meters(by_source=True)
         self._before: dict[tuple[str, str], int] = {}
         """Events that were counted before the last leap, by type and `source`."""
         self._events = 0
         self.leaps = 0
-        self._index: ReelIndex | None = None
+        self._index: SequenceIndex | None = None
         self._indexed = 0.0
         self._problem = ""
         self._receivers: tuple[Receive, ...] = ()
@@ -114,7 +112,7 @@ class RecordingSource:
             finally:
                 self._changed.release()
         elif not self._shown:
-            row = SourceRow(kind="recording", address=str(self._reel.path), state="playing", note="is being read")
+            row = SourceRow(kind="recording", address=str(self._sequence.path), state="playing", note="is being read")
             return {"sources": {self.name: row}}
         return {table: rows for table, rows in self._shown.items() if table in wanted}
 
@@ -132,11 +130,9 @@ class RecordingSource:
         return found
 
     def types(self) -> Collection[type]:
-        """Return the event types that were given."""
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type were played."""
         if self._changed.acquire(timeout=PATIENCE_S):
             try:
                 found: Counter[str] = Counter()
@@ -174,16 +170,14 @@ class RecordingSource:
     def read_points(
         self, series: Sequence[PlotSeries], span_ms: tuple[float, float] | None
     ) -> Iterator[tuple[float, Piece]]:
-        """Return the points of some series of the whole recording, however far it is played."""
-        return Reel(self._reel.path, None).read_points(series)
+        return RecordingSequence(self._sequence.path, None).read_points(series)
 
     def events_between(
         self, subscription: Subscription, start_ms: float, end_ms: float, most: int
     ) -> tuple[list[Seen], int]:
-        """The first events of a range of time that match, however far the recording is played, and how many do."""
         is_match, found, total = python_target.compile(subscription), list[Seen](), 0
         start_us, end_us = 1000 * start_ms, 1000 * end_ms
-        for number, recorded in enumerate(Reel(self._reel.path, subscription.classes()).read(), 1):
+        for number, recorded in enumerate(RecordingSequence(self._sequence.path, subscription.classes()).read(), 1):
             event, time_us = recorded.event, time_us_of(recorded.event)
             if start_us <= (recorded.at_us if time_us is None else time_us) <= end_us and is_match(event):
                 total += 1
@@ -193,7 +187,6 @@ class RecordingSource:
         return found, total
 
     def close(self) -> None:
-        """End playing."""
         self._is_closed = True
         if self._changed.acquire(timeout=PATIENCE_S):
             self._changed.notify_all()
@@ -229,7 +222,6 @@ class RecordingSource:
             self._changed.notify_all()
 
     def set_speed(self, speed: float) -> None:
-        """Let time pass so many times as fast as in reality, or as fast as the events can be read."""
         with self._changed:
             self._playback.set_speed(speed, self._clock())
             self._changed.notify_all()
@@ -240,12 +232,12 @@ class RecordingSource:
             index = self._index
             if index is None:
                 raise BusError(
-                    f"{self._reel.path} is being indexed, {self._indexed:.0%} done; seek when it is complete"
+                    f"{self._sequence.path} is being indexed, {self._indexed:.0%} done; seek when it is complete"
                 )
             if time_ms != time_ms:
                 raise BusError("a recording has no time NaN; give milliseconds since 1970")
             if index.start_us is None or index.end_us is None:
-                raise BusError(f"{self._reel.path} has no events to seek among")
+                raise BusError(f"{self._sequence.path} has no events to seek among")
             time_us = min(max(time_ms * 1000, index.start_us), index.end_us)
             self._leap()
             self._problem = ""
@@ -267,7 +259,7 @@ class RecordingSource:
 
     def _fail(self, problem: Exception) -> None:
         self._playback.fail()
-        self._problem = f"{self._reel.path} cannot be read: {problem}"
+        self._problem = f"{self._sequence.path} cannot be read: {problem}"
 
     def _receive(self, recorded: Recorded) -> None:
         event, at_ns = recorded.event, recorded.at_us * 1000
@@ -291,19 +283,19 @@ class RecordingSource:
                 try:
                     left = self.step()
                 except Exception as problem:  # of a class's own code: it is shown, and the page goes on
-                    _log().exception("%s cannot be played", self._reel.path)
+                    _log().exception("%s cannot be played", self._sequence.path)
                     self._fail(problem)
                     left = None
                 self._changed.wait(IDLE_S if left is None else min(max(left, YIELD_S), IDLE_S))
 
     def _make_index(self) -> None:
         try:
-            index = self._reel.index(self._tell_progress)
+            index = self._sequence.index(self._tell_progress)
         except _Closed:
             return
         except (GenusError, OSError, ValueError) as problem:
             with self._changed:
-                self._problem = f"{self._reel.path} cannot be indexed: {problem}"
+                self._problem = f"{self._sequence.path} cannot be indexed: {problem}"
             return
         with self._changed:
             self._index = index
@@ -352,13 +344,13 @@ class RecordingSource:
         index = self._index
         return SourceRow(
             kind="recording",
-            address=str(self._reel.path),
+            address=str(self._sequence.path),
             state=self._playback.state,
             note="; ".join(self._notes()),
             time_ms=_ms(position_us if position_us is not None or index is None else index.start_us),
             events=self._events,
             rate=self._rate(_ALL),
-            lost=self._reel.rejected,
+            lost=self._sequence.rejected,
             begin_ms=None if index is None else _ms(index.start_us),
             end_ms=None if index is None else _ms(index.end_us),
             speed=self._playback.speed,
@@ -378,16 +370,16 @@ class RecordingSource:
         left = self._playback.wait_s(self._clock())
         if left is not None and left > LONG_WAIT_S and (due_us := self._playback.next_us) is not None:
             yield f"the next event is of {_EPOCH + timedelta(microseconds=due_us):%Y-%m-%d %H:%M:%S} UTC"
-        if damaged := max(self._reel.damaged, 0 if self._index is None else self._index.damaged):
+        if damaged := max(self._sequence.damaged, 0 if self._index is None else self._index.damaged):
             yield f"damaged in {counted(damaged, 'place')}"
         if self._index is not None and (unknown := sorted(self._index.types.keys() - self._known)):
             more = f" and {len(unknown) - 3} more" if len(unknown) > 3 else ""
             yield f"types that are not known here: {', '.join(unknown[:3])}{more}"
         told = ("unknown type ", DAMAGED)
-        reasons = [reason for reason, _ in self._reel.reasons().most_common() if not reason.startswith(told)]
+        reasons = [reason for reason, _ in self._sequence.reasons().most_common() if not reason.startswith(told)]
         if reasons:
             yield f"not read: {reasons[0]}"
-        yield from self._reel.refused[:1]
+        yield from self._sequence.refused[:1]
 
 
 def _log() -> logging.Logger:

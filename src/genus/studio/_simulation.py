@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -24,10 +24,10 @@ from genus.can.types import Clocks, Pattern, ScenarioRun
 from genus.errors import BusError, did_you_mean
 from genus.model import Span, seconds
 from genus.studio._bus_source import BusSource
-from genus.studio._rows import SourceRow, State
-from genus.studio._source import Source
-from genus.studio._texts import three_digits
+from genus.studio._figures import three_digits
+from genus.studio._source import SimulatedSystem, SimulationMaker, Source
 from genus.studio._world_source import WorldSource
+from genus.studio.types import SourceRow, State
 
 T = TypeVar("T")
 Options = TypeVar("Options", bound=msgspec.Struct)
@@ -50,54 +50,6 @@ SLOW = 0.95
 """It is too slow if it reaches less than this share of the speed."""
 SLOWEST, FASTEST = 0.01, 100.0
 CLOSE_S = 1.0
-
-
-class SimulatedSystem(Protocol):
-    """Worlds that run together, and buses besides; one thread starts, advances and closes it.
-
-    All times are nanoseconds since 1970, in the time that is simulated.
-    """
-
-    @property
-    def worlds(self) -> Mapping[str, World]:
-        """Its worlds, by the name of their source on the page."""
-
-    @property
-    def buses(self) -> Mapping[str, Bus]:
-        """Buses that are fed by the simulation, by name."""
-
-    @property
-    def types(self) -> Collection[type]:
-        """Its event types and kinds."""
-
-    @property
-    def begin_ns(self) -> int:
-        """When it begins."""
-
-    @property
-    def end_ns(self) -> int | None:
-        """When it ends; None if that is not known."""
-
-    @property
-    def now_ns(self) -> int:
-        """How far it has come."""
-
-    def start(self) -> Iterator[str]:
-        """Get ready, step by step; gives before each step what is done in it, for people."""
-
-    def advance(self, until_ns: int) -> None:
-        """Let time pass until then; an error ends the simulation, and is shown."""
-
-    def close(self) -> None:
-        """Release everything; a second call does nothing."""
-
-
-SimulationMaker: TypeAlias = Callable[[str], SimulatedSystem | None]
-"""Makes a system of the text behind `sim:`; None if that is not for it, BusError if something is wrong with it.
-
-It is called with the same text again, after the system is closed, when one that has ended is played again. The first
-line of its docstring is shown to people who look for what can be simulated.
-"""
 
 
 def parse_simulation(text: str, options: type[Options]) -> tuple[str, Options]:
@@ -179,30 +131,24 @@ class ScenarioSystem:
 
     @property
     def begin_ns(self) -> int:
-        """When programs begin to publish."""
         return self._run.world.start_ns + self._run.began_ns
 
     @property
     def end_ns(self) -> int | None:
-        """When they end."""
         return self._run.world.start_ns + self._run.ends_ns if self._run.ends_ns else None
 
     @property
     def now_ns(self) -> int:
-        """How far it has come."""
         return self._run.world.time_ns
 
     def start(self) -> Iterator[str]:
-        """Power on."""
         yield "synchronising clocks and binding channels"
         self._run.start()
 
     def advance(self, until_ns: int) -> None:
-        """Let time pass."""
         self._run.world.run_ns(max(0, until_ns - self.now_ns))
 
     def close(self) -> None:
-        """End all programs."""
         self._run.world.close()
 
 
@@ -499,7 +445,6 @@ class SimulatedBusSource(_Played, BusSource):
         _Played.__init__(self, simulation)
 
     def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
-        """Return how many events of each type there are in a second of the simulation."""
         for name, number in counts.items():
             self._rates.note(f"type {name}", number, self.simulation.system.now_ns / 1e9)
         return {name: self._rate(f"type {name}") for name in counts}

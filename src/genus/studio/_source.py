@@ -1,17 +1,37 @@
-"""What Studio looks at: the interface of a source. Each kind of source is a module `_<kind>_source`."""
+"""What Studio looks at: the interface of a source. Each kind is a module `_<kind>_source`."""
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+import msgspec
 
 from genus.filters import Subscription
 from genus.model import Event
-from genus.studio._rows import Tables
+
+if TYPE_CHECKING:
+    from genus.bus import Bus
+    from genus.can import World
+
+from genus.bus import Bus
 
 T = TypeVar("T")
 
 Receive: TypeAlias = "Callable[[int, Event, str | None], None]"
 """Is called with the time in nanoseconds since 1970 in the source's time, an event, and who published it, if known."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of a table."""
+
+    history: ClassVar[tuple[str, ...]] = ()
+    """Fields that are sent with a snapshot only, as a page continues them itself."""
+
+
+Rows: TypeAlias = Mapping[str, Row]
+"""The rows of a table, by key."""
+Tables: TypeAlias = Mapping[str, Rows]
+"""The rows of some tables, by the table's name."""
 
 
 @runtime_checkable
@@ -156,6 +176,54 @@ class AskedSource(Source, Protocol):
 
     def ask(self, subscription: Subscription, most: int) -> Sequence[Mapping[str, Any]]:
         """Return the first events that match, each as its values by name, with `type`; may take seconds."""
+
+
+class SimulatedSystem(Protocol):
+    """Worlds that run together, and buses besides; one thread starts, advances and closes it.
+
+    All times are nanoseconds since 1970, in the time that is simulated.
+    """
+
+    @property
+    def worlds(self) -> "Mapping[str, World]":
+        """Its worlds, by the name of their source on the page."""
+
+    @property
+    def buses(self) -> "Mapping[str, Bus]":
+        """Buses that are fed by the simulation, by name."""
+
+    @property
+    def types(self) -> Collection[type]:
+        """Its event types and kinds."""
+
+    @property
+    def begin_ns(self) -> int:
+        """When it begins."""
+
+    @property
+    def end_ns(self) -> int | None:
+        """When it ends; None if that is not known."""
+
+    @property
+    def now_ns(self) -> int:
+        """How far it has come."""
+
+    def start(self) -> Iterator[str]:
+        """Get ready, step by step; gives before each step what is done in it, for people."""
+
+    def advance(self, until_ns: int) -> None:
+        """Let time pass until then; an error ends the simulation, and is shown."""
+
+    def close(self) -> None:
+        """Release everything; a second call does nothing."""
+
+
+SimulationMaker: TypeAlias = Callable[[str], SimulatedSystem | None]
+"""Makes a system of the text behind `sim:`; None if that is not for it, BusError if something is wrong with it.
+
+It is called with the same text again, after the system is closed, when one that has ended is played again. The first
+line of its docstring is shown to people who look for what can be simulated.
+"""
 
 
 def is_part(source: Source) -> bool:

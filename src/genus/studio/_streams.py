@@ -13,14 +13,14 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from genus.filters.types import Unmet
+from genus.filters.types import Mismatch
 from genus.studio._feed import ALIVE_S, Feed, Turn
+from genus.studio._figures import cut
+from genus.studio._figures import encode as _encode
 from genus.studio._plot import PlotStream
 from genus.studio._questions import Asked, event_json
 from genus.studio._source import TimelineSource
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import cut
-from genus.studio._texts import encode as _encode
 
 RETRY = b"retry: 1000\n\n"
 """A page connects again after a second."""
@@ -86,7 +86,6 @@ class Ticker:
             return
 
     def close(self) -> None:
-        """End all streams."""
         self.is_closed = True
         self._has_joined.set()
         self._turned.set()
@@ -99,7 +98,6 @@ class Ticker:
     # -- tables ------------------------------------------------------------------------------------------------------
 
     async def tables(self, names: tuple[str, ...]) -> AsyncIterator[bytes]:
-        """Yield the stream of some tables."""
         viewer = object()
         self.join(viewer, names)
         self.feed.gather(names)
@@ -194,18 +192,18 @@ class EventStream:
             "unshown": self._matched - self._shown,
         }
 
-    def _why(self, seen: Seen, until: float) -> tuple[Unmet, ...]:
+    def _why(self, seen: Seen, until: float) -> tuple[Mismatch, ...]:
         """Why an event does not match; never empty, as that would mean that it does."""
         text = self._text
         if (asked := self._asked.on(seen.source)) is None:
-            return (Unmet("type", text, "false", f"{seen.source} has no such type"),)
+            return (Mismatch("type", text, "false", f"{seen.source} has no such type"),)
         if time.monotonic() > until:
-            return (Unmet("where", text, "unknown", "not looked into: it would take too long"),)
+            return (Mismatch("where", text, "unknown", "not looked into: it would take too long"),)
         try:
             found = asked.why_not(seen.event)
         except Exception:  # the same value as in the test
             found = ()
-        return found or (Unmet("where", text, "unknown", "a value is not of its type"),)
+        return found or (Mismatch("where", text, "unknown", "a value is not of its type"),)
 
 
 async def followed(

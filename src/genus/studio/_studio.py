@@ -18,7 +18,7 @@ from genus._extras import missing_extra
 from genus.bus import Bus
 from genus.errors import BusError
 from genus.model import Span, seconds
-from genus.studio._alerts import Alerts
+from genus.studio._alerts import Alerts, Webhook
 from genus.studio._feed import PAUSE, PAUSE_ALONE, Feed
 from genus.studio._layout import Layout
 from genus.studio._open import mark_parts, source_of
@@ -27,7 +27,6 @@ from genus.studio._security import LOCAL_NAMES, Access, Guard, check_certificate
 from genus.studio._source import Source
 from genus.studio._taps import Taps
 from genus.studio._type_table import TypeTable
-from genus.studio._webhook import Webhook
 
 if TYPE_CHECKING:
     import uvicorn
@@ -58,25 +57,22 @@ def open_studio(
 ) -> "Studio":
     """Open a page on which buses and other sources can be seen live; use it in a `with` block, or close it.
 
-    It ends with the last of the buses that are given.
-    Counters of a bus of this process are read; its events are taken only while a page shows them.
+    It ends with the last of the buses that are given. Counters of a bus of this process are read; its events are taken
+    only while a page shows them.
 
     Args:
-        what: Buses, gateways, worlds of the simulator, or sources of your own (`genus.studio.Source`).
+        what: Buses, gateways, worlds of the simulator, or sources of your own (`genus.studio.types.Source`).
         port: The port of the page; 0 is any free one.
         host: The address to listen at. All but this machine's own needs `cert` and `key`, and a token.
-        cert: A certificate for TLS, as a file; `key` has its private key.
-        key: The private key of the certificate.
+        cert: A certificate for TLS, as a file.
+        key: The private key of the certificate, as a file.
         token: What the first request must carry; by default one is made where it is needed. `Studio.url` has it.
         hosts: Names by which pages reach this server, besides `host`.
         allow_publish: Whether events can be published from the page.
-        catalog: A catalog file, from which codes, bits and event tags are shown; its changes are, too.
+        catalog: A catalog file, from which codes, bits, event tags and their changes are shown.
         docs: The address of the documentation, for links.
         title: What the page is called.
         layout: The first view, plots and alerts; its sources and types are opened by `genus studio` only.
-
-    Returns:
-        The page, with its `url`.
 
     Raises:
         BusError: The port is in use, an option is wrong, or others could read along.
@@ -89,31 +85,35 @@ def open_studio(
     """
     if not what:
         raise BusError("there is nothing to show; give a bus, a gateway, a world or a recording")
-    sources = _named([source for each in what for source in source_of(each)])
+    sources, names = _named([source for each in what for source in source_of(each)]), list(hosts)
     mark_parts(sources)
-    names = list(hosts)
     check_hosts(names)
-    if (cert is None) != (key is None):
-        raise BusError("TLS needs both the certificate (cert=) and its private key (key=)")
-    tls: dict[str, str] = {}
-    if cert is not None and key is not None:
-        tls = {"ssl_certfile": os.fspath(cert), "ssl_keyfile": os.fspath(key)}
-        check_certificate(os.fspath(cert), os.fspath(key))
+    tls = _tls(cert, key)
     access = Access.of(host, names, token, has_tls=bool(tls))
+    layout = layout or Layout()
+    title = title or layout.title or ", ".join(source.name for source in sources)
     studio = Studio(
         sources,
         _bind(host, port),
         access,
         tls=tls,
-        allow_publish=allow_publish,
+        options={"allow_publish": allow_publish, "docs": docs, "title": title},
         catalog=None if catalog is None else Path(catalog),
-        docs=docs,
-        layout=layout or Layout(),
-        title=title or (layout.title if layout is not None else "") or ", ".join(source.name for source in sources),
+        layout=layout,
         is_alone=all(isinstance(each, Source) for each in what),
     )
-    studio.end_with([each for each in what if isinstance(each, Bus)])
+    studio._end_with([each for each in what if isinstance(each, Bus)])
     return studio
+
+
+def _tls(cert: str | os.PathLike[str] | None, key: str | os.PathLike[str] | None) -> dict[str, str]:
+    """Return the files of TLS as options of the server; none without them."""
+    if cert is None and key is None:
+        return {}
+    if cert is None or key is None:
+        raise BusError("TLS needs both the certificate (cert=) and its private key (key=)")
+    check_certificate(os.fspath(cert), os.fspath(key))
+    return {"ssl_certfile": os.fspath(cert), "ssl_keyfile": os.fspath(key)}
 
 
 class Studio:
@@ -126,10 +126,8 @@ class Studio:
         access: Access,
         *,
         tls: dict[str, str],
-        allow_publish: bool,
+        options: dict[str, Any],
         catalog: Path | None,
-        docs: str,
-        title: str,
         layout: Layout,
         is_alone: bool,
     ) -> None:
@@ -140,7 +138,7 @@ class Studio:
         try:
             taps = Taps(sources)
             self._types = TypeTable(taps, catalog)
-            self._app, self._server = self._make(taps, tls, layout, allow_publish=allow_publish, docs=docs, title=title)
+            self._app, self._server = self._make(taps, tls, layout, options)
         except BaseException:
             listening.close()
             raise
@@ -158,7 +156,7 @@ class Studio:
             raise BusError(f"Studio cannot be served at {self.host}:{self.port}: {self._problem or 'it did not start'}")
 
     def _make(
-        self, taps: Taps, tls: dict[str, str], layout: Layout, **options: Any
+        self, taps: Taps, tls: dict[str, str], layout: Layout, options: dict[str, Any]
     ) -> "tuple[StudioApp, uvicorn.Server]":
         try:
             import uvicorn
@@ -233,7 +231,7 @@ class Studio:
         """Block until it is closed, for a span at most; returns whether it is."""
         return self._is_closed.wait(None if timeout is None else seconds(timeout, "timeout"))
 
-    def end_with(self, buses: Collection[Bus]) -> None:
+    def _end_with(self, buses: Collection[Bus]) -> None:
         """Close it when the last of some buses is closed."""
 
         def end() -> None:

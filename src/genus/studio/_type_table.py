@@ -13,11 +13,10 @@ from genus.catalog.types import Finding, TypeEntry
 from genus.errors import GenusError
 from genus.model import Event, is_generated, name_of
 from genus.model.types import Attribute
-from genus.studio._rates import Rates
-from genus.studio._rows import AttributeCell, Row, TypeChangeRow, TypeRow
+from genus.studio._figures import Rates, event_text, three_digits
 from genus.studio._source import Failures, Source, TimedSource, is_part
 from genus.studio._taps import Seen, Taps
-from genus.studio._texts import event_text, three_digits
+from genus.studio.types import AttributeCell, Row, TypeChangeRow, TypeRow
 
 MAX_CHANGES = 200
 LOOK_S = 2.0

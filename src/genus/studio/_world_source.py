@@ -13,14 +13,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TypeVar
 
-from genus.can import ProtocolEtag, World
-from genus.can.types import ChannelResult, EventRecord, NodeState, Passage, Trace
+from genus.can import World
+from genus.can.types import ChannelResult, EventRecord, NodeState, Passage, ProtocolEtag, Trace
 from genus.catalog import Catalog
 from genus.errors import BusError
-from genus.studio._rates import Rates
-from genus.studio._rows import ChannelRow, NodeRow, Row, SourceRow, State, SubscriptionRow, Tables
+from genus.studio._figures import Rates, counted, three_digits
 from genus.studio._source import FrameSpan, Receive, SlotSpan, Timeline
-from genus.studio._texts import counted, three_digits
+from genus.studio.types import ChannelRow, NodeRow, Row, SourceRow, State, SubscriptionRow, Tables
 
 T = TypeVar("T")
 
@@ -60,7 +59,6 @@ class WorldSource:
     # -- a source ----------------------------------------------------------------------------------------------------
 
     def rows(self, wanted: Collection[str]) -> Tables:
-        """Return the present rows of tables."""
         now_ns = self.world.now_ns
         results = self._results()
         found: dict[str, dict[str, Row]] = {}
@@ -79,27 +77,23 @@ class WorldSource:
         return found
 
     def types(self) -> Collection[type]:
-        """Return the types that were given, or those of the world's catalog."""
         known = self.world.catalog.types
         if not self._is_given and len(self._types) < len(known):
             self._types = tuple(self.world.catalog.declare(name) for name in known)
         return self._types
 
     def counts(self) -> Mapping[str, int]:
-        """Return how many events of each type were published."""
         found: dict[str, int] = {}
         for result in self._results():
             found[result.event] = found.get(result.event, 0) + result.published
         return found
 
     def rates_of(self, counts: Mapping[str, int]) -> Mapping[str, float]:
-        """Return how many events of each type there are in a second of virtual time."""
         for name, count in counts.items():
             self._rates.note(f"type {name}", count, self.world.now_ns / 1e9)
         return {name: self._rate(f"type {name}") for name in counts}
 
     def tap(self, receive: Receive) -> Callable[[], None]:
-        """Call a function with each event that a program publishes from now on."""
         with self._tapping:
             self._taps[receive] = self._watch(receive)
 
@@ -410,7 +404,6 @@ class TraceSource:
     # -- time --------------------------------------------------------------------------------------------------------
 
     def looked_at(self) -> None:
-        """Begin with the first page."""
         if self._waits:
             self.play()
 
@@ -421,7 +414,6 @@ class TraceSource:
         self._is_playing, self._waits = True, False
 
     def pause(self) -> None:
-        """Stop."""
         self._set(self._now_ns())
         self._is_playing = self._waits = False
 
@@ -517,7 +509,6 @@ class TraceSource:
         return ()
 
     def counts(self) -> Mapping[str, int]:
-        """Of no types."""
         return {}
 
     def close(self) -> None:

@@ -242,10 +242,6 @@ class ArrowFilter:
         """Return whether the type of each row is one of these; the first of the two tests of `mask`."""
         return _fill_unknown(_match_type(batch, constants(types, pa.string())), batch.num_rows)
 
-    def match_contents(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Whether each row has the attributes, and the predicate holds; the second of the two tests of `mask`."""
-        return self._match(self._columns(batch), batch.num_rows)
-
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows that match; raises the errors of `mask`."""
         return batch.filter(self.mask(batch))

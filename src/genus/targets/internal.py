@@ -6,7 +6,6 @@ from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.targets._arrow_values import constant
-    from genus.targets._conformance import registered_types
     from genus.targets._decompose import (
         Parameter,
         Parts,
@@ -18,17 +17,38 @@ if TYPE_CHECKING:
         without_class,
     )
     from genus.targets._intervals import Choices, Codes, Domain, Floats, domain_of, intervals, key_float
+    from genus.targets._presence import registered_types
     from genus.targets.c._compiler import MAX_LENGTH, Constants, Member
-    from genus.targets.c._condition import ALWAYS, NEVER, Condition, any_of_these, present, test
-    from genus.targets.c._flash import flash_of, runtime_flash
-    from genus.targets.c._intervals import Intervals, exact_intervals, float_intervals, merge
-    from genus.targets.c._layout import EventLayout, tested_attributes
-    from genus.targets.c._names import Named, constant_name, identifier, refuse_clashes, snake_case
-    from genus.targets.c._operands import Key, key_within, within
-    from genus.targets.can._masks import condense
+    from genus.targets.c._condition import (
+        ALWAYS,
+        NEVER,
+        Condition,
+        Intervals,
+        Key,
+        any_of_these,
+        exact_intervals,
+        flash_of,
+        float_intervals,
+        key_within,
+        merge,
+        present,
+        runtime_flash,
+        test,
+        within,
+    )
+    from genus.targets.c._layout import (
+        EventLayout,
+        Named,
+        constant_name,
+        identifier,
+        refuse_clashes,
+        snake_case,
+        tested_attributes,
+    )
+    from genus.targets.can._compiler import condense
     from genus.targets.coap._compiler import has_path
     from genus.targets.index._buckets import Found
-    from genus.targets.index._family_index import FamilyIndex, Place
+    from genus.targets.index._family_index import FamilyIndex, Location
     from genus.targets.index._segments import Handles
     from genus.targets.spark._compiler import micros
 

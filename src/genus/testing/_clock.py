@@ -39,7 +39,7 @@ class VirtualClock:
         return self._now_ns
 
     def sleep(self, seconds: Span) -> None:
-        """Let a span of time pass, at once."""
+        """Advance by a span at once, instead of waiting for it."""
         self.advance(seconds)
 
     def __repr__(self) -> str:

@@ -91,11 +91,11 @@ class MqttBroker:
 
     # -- for the broker's thread ---------------------------------------------------------------------------------------
 
-    def allows(self, client_id: str, action: str, topic: str) -> bool:
+    def _allows(self, client_id: str, action: str, topic: str) -> bool:
         """Return whether a client may do something with a topic."""
         return self.acl is None or self.acl(client_id, action, topic)
 
-    def publish(self, packet: mqtt5.PublishPacket, sender: str) -> bool:
+    def _publish(self, packet: mqtt5.PublishPacket, sender: str) -> bool:
         """Keep a message if it is to be retained, and give it to the sessions; returns whether one wants it."""
         message = _Kept(packet, sender)
         if packet.retain:
@@ -139,7 +139,7 @@ class MqttBroker:
         session.queue.append((message, qos, is_retained))
         session.send_queue()
 
-    def send_retained(self, session: "_Session", wanted: mqtt5.TopicFilter, is_new: bool) -> None:
+    def _send_retained(self, session: "_Session", wanted: mqtt5.TopicFilter, is_new: bool) -> None:
         """Give a new subscription the retained messages that match, as it asked for."""
         handling = int(wanted.retain_handling)
         if handling == 2 or (handling == 1 and not is_new) or wanted.pattern.startswith("$share/"):
@@ -150,26 +150,26 @@ class MqttBroker:
             elif MQTT.matches(wanted.pattern, topic):
                 self._deliver(session, message, int(wanted.max_qos), is_retained=True)
 
-    def tick(self) -> None:
+    def _tick(self) -> None:
         """Publish wills and forget sessions whose time has come."""
         now = time.monotonic()
         for session in list(self.sessions.values()):
             if session.peer is None:
                 is_over = session.ends_at is not None and now >= session.ends_at
                 if session.will is not None and (is_over or now >= session.will_at):
-                    self.publish_will(session)
+                    self._publish_will(session)
                 if is_over:
                     self.sessions.pop(session.client_id, None)
 
-    def publish_will(self, session: "_Session") -> None:
+    def _publish_will(self, session: "_Session") -> None:
         """Publish the will of a session, once."""
         will, session.will = session.will, None
-        if will is not None and self.allows(session.client_id, "publish", will.topic):
+        if will is not None and self._allows(session.client_id, "publish", will.topic):
             qos, retain = min(int(will.qos), 1), will.retain
             packet = mqtt5.PublishPacket(
                 will.topic, will.payload or b"", qos=QOS[qos], retain=retain, packet_id=1 if qos else None
             )
-            self.publish(packet, session.client_id)
+            self._publish(packet, session.client_id)
 
 
 class _Kept:
@@ -383,7 +383,7 @@ class _Peer:
             session.peer.end(DISCONNECT.SESSION_TAKEN_OVER)
             session.peer = None
         if clean_start:
-            self._broker.publish_will(session)
+            self._broker._publish_will(session)
             return None
         return session
 
@@ -394,8 +394,8 @@ class _Peer:
         if packet.retain and not self._broker.limits.get("retain_available", True):
             raise Malformed("retained", DISCONNECT.RETAIN_NOT_SUPPORTED)
         code = codes.NOT_AUTHORIZED
-        if self._broker.allows(session.client_id, "publish", packet.topic):
-            is_wanted = self._broker.publish(packet, session.client_id)
+        if self._broker._allows(session.client_id, "publish", packet.topic):
+            is_wanted = self._broker._publish(packet, session.client_id)
             code = codes.SUCCESS if is_wanted else codes.NO_MATCHING_SUBSCRIBERS
         if packet.packet_id is not None:
             self.send(mqtt5.PubAckPacket(packet.packet_id, reason_code=code).write())
@@ -413,7 +413,7 @@ class _Peer:
             codes.append(code)
         self.send(mqtt5.SubAckPacket(packet.packet_id, codes).write())
         for wanted, is_new in granted:
-            self._broker.send_retained(session, wanted, is_new)
+            self._broker._send_retained(session, wanted, is_new)
 
     def _refusal(self, wanted: mqtt5.TopicFilter, session: _Session) -> mqtt5.SubAckReasonCode | None:
         codes = mqtt5.SubAckReasonCode
@@ -422,7 +422,7 @@ class _Peer:
             return codes.TOPIC_FILTER_INVALID
         if group and not self._broker.limits.get("shared_subscription_available", True):
             return codes.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED
-        return None if self._broker.allows(session.client_id, "subscribe", pattern) else codes.NOT_AUTHORIZED
+        return None if self._broker._allows(session.client_id, "subscribe", pattern) else codes.NOT_AUTHORIZED
 
     @staticmethod
     def _unsubscribe(pattern: str, session: _Session) -> mqtt5.UnsubAckReasonCode:
@@ -454,7 +454,7 @@ class _Loop:
             while not self._stopping.is_set():
                 for key, _ in self._selector.select(TICK_S):
                     self._ready(key.fileobj)
-                self._broker.tick()
+                self._broker._tick()
                 self._flush_all()
         finally:
             for peer in list(self._peers.values()):

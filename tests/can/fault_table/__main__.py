@@ -90,6 +90,7 @@ def _print(number: int, observation: Observation, took_s: float, as_json: bool) 
     result = Text("ok", "green") if observation.ok else Text("not ok", "bold red")
     took = Text(f" ({took_s:.1f} s)", "dim")
     Console().print(Text.assemble(f"{number:>2} {fault}: ", observation.text, "  ", result, took))
+    Console().print(f"   expected: {ROWS[number].expected}", style="dim", highlight=False)
     if example := ROWS[number].example:
         Console().print(f"   by hand: genus can sim examples/crossing.toml {example}", style="dim", highlight=False)
 

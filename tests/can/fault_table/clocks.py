@@ -83,7 +83,7 @@ def _misses(outcome: Outcome) -> tuple[int, int]:
     "synchronisation lost",
     injected="the only possible time master stops at 1 s; the other clocks drift apart by up to 200 ppm",
     expected="hard programs are informed before clocks differ by the gap; no event outside its slot, none late",
-    example='--master monitor --faults "crash node=2 at=1s"',
+    example='--clock-master monitor --faults "crash node=2 at=1s"',
 )
 def synchronisation_lost(setting: Setting) -> Observation:
     """How long hard channels continue, and how far clocks are apart when they stop."""
@@ -141,7 +141,7 @@ def master_crash(setting: Setting) -> Observation:
     periods = FOREVER if took_ns is None else took_ns / setting.system.bus.sync_period_ns
     hard = outcome.of_class("hard")
     missed = sum(each.alarms["monitor"] for each in hard) + count_misses(hard)
-    stopped = outcome.troubles.get("HardStopped", 0)
+    stopped = outcome.problems.get("HardStopped", 0)
     events = sum(each.published for each in hard)
     text = (
         f"{' and '.join(masters) or 'nobody'} is master after {periods:.1f} periods; "

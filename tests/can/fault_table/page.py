@@ -6,13 +6,13 @@ from bench.page import cells, read_blocks, write_rows
 from tests.can.fault_table.row import ROWS, Observation, Row
 
 COMMAND = "python -m tests.can.fault_table --full --seed 1 --write docs/can-simulator.md"
-HEADING = "| # | fault | injected | expected | observed | |\n|---|---|---|---|---|---|"
+HEADING = "| # | fault | injected | observed | |\n|---|---|---|---|---|"
 
 
 def format_line(row: Row, observation: Observation) -> str:
     """The line of a row in the table."""
     mark = "✓" if observation.ok else "✗"
-    return f"| {row.number} | {row.fault} | {row.injected} | {row.expected} | {observation.text} | {mark} |"
+    return f"| {row.number} | {row.fault} | {row.injected} | {observation.text} | {mark} |"
 
 
 def update_page(page: str, observed: Mapping[int, Observation]) -> str:

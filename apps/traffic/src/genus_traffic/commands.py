@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from genus.cli import SectionedGroup, SpanParam, on_spark, saying_what_is_kept
+from genus.cli import SectionedGroup, SpanParam, on_spark, report_if_interrupted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +57,7 @@ def _run_command(command: Callable[..., None]) -> Callable[..., None]:
         from genus.lake import use_java
 
         use_java()  # before minutes of simulation
-        with _naming_full_disk(folder), saying_what_is_kept(lambda: _describe_kept(folder)):
+        with _naming_full_disk(folder), report_if_interrupted(lambda: _describe_kept(folder)):
             command(folder=folder, **rest)
 
     return _INTO(on_spark(_AS_JSON(run), memory=MEMORY, conf=SHORT_LIVED, spinner=False))
@@ -116,9 +116,9 @@ def traffic(
     genus demo traffic --scene apps/traffic/city.toml --site mill-street
     """
     from genus_traffic.report_server import ReportServer
+    from genus_traffic.results import Steps
     from genus_traffic.run import run
     from genus_traffic.run_folder import prepare
-    from genus_traffic.steps import Steps
 
     scene = _scene(sites, duration, seed, file, only)
     with ReportServer.open(port) as server:
@@ -148,8 +148,8 @@ def loops(edges: Path, truth: Path | None, folder: Path, as_json: bool, spark: "
     """
     from genus_traffic.edges import read_edges, read_truth_file
     from genus_traffic.loops import measure
+    from genus_traffic.results import Steps
     from genus_traffic.run_folder import prepare
-    from genus_traffic.steps import Steps
 
     given, known = read_edges(edges), None if truth is None else read_truth_file(truth)
     measured = measure(given, known, prepare(folder), spark, Steps(_progress_bar))

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from genus_traffic.road.detections import Passage
 from genus_traffic.road.scene import SceneError
+from genus_traffic.road.truth import Passage
 from genus_traffic.types import DISTANCE_M, Category, Cleared, Edge, Loop
 
 _EDGES = pa.schema(

@@ -16,7 +16,7 @@ from genus.can import World
 from genus.errors import BusError
 from genus.model import Span
 from genus.studio import parse_simulation
-from genus_traffic.centre.live import LiveCentre
+from genus_traffic.centre.centre import LiveCentre
 from genus_traffic.road.city import default_city
 from genus_traffic.road.generator import detections_in_time
 from genus_traffic.road.scene import Scene
@@ -84,7 +84,7 @@ def _read_scene(path: Path) -> Scene:
 
 
 class CitySystem:
-    """State: the segments of a city and its centre; a `genus.studio.SimulatedSystem`."""
+    """State: the segments of a city and its centre; a `genus.studio.types.SimulatedSystem`."""
 
     types: Collection[type] = TYPES
 

@@ -10,11 +10,10 @@ from genus.bus import RecordingWriter
 from genus.model import micros_of_time
 from genus_traffic.accuracy import accuracy_of
 from genus_traffic.pipeline import PASSAGES, analyse_in_batch, fill_lake, same_tables
-from genus_traffic.results import Accuracy, Stage
-from genus_traffic.road.detections import Passage
+from genus_traffic.results import Accuracy, Stage, Steps
+from genus_traffic.road.truth import Passage
 from genus_traffic.run_folder import RunFolder, writing
 from genus_traffic.speeds import read_passages
-from genus_traffic.steps import Steps
 from genus_traffic.types import Edge
 
 if TYPE_CHECKING:

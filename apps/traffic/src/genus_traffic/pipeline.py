@@ -19,9 +19,9 @@ from genus.lake import (
     windows,
 )
 from genus.lake.types import Progress
+from genus_traffic.results import Steps
 from genus_traffic.run_folder import RunFolder
 from genus_traffic.speeds import EDGES, speeds
-from genus_traffic.steps import Steps
 from genus_traffic.subscribers import STATISTICS, SUBSCRIPTIONS
 from genus_traffic.types import TYPES, Roadside
 

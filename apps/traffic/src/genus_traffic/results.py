@@ -1,6 +1,10 @@
-"""The results of a run: plain data, from which the report is made and which `--json` prints."""
+"""The results of a run, from which the report is made and which `--json` prints, and the steps that give them."""
 
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from typing import TypeAlias
 
 import msgspec
 
@@ -261,3 +265,44 @@ class Results(msgspec.Struct, frozen=True, kw_only=True):
     stream_equals_batch: bool
     event_count: int
     dead_letters: int
+
+
+# -- the steps of a run ------------------------------------------------------------------------------------------------
+
+
+Progress: TypeAlias = Callable[[float], object]
+"""Called with how much of a step is done, up to 1."""
+Display: TypeAlias = Callable[[str], AbstractContextManager[Progress]]
+"""Displays the step of a name while it runs."""
+
+
+def no_display(_: str) -> AbstractContextManager[Progress]:
+    """Display nothing."""
+    return nullcontext(lambda _: None)
+
+
+class Step:
+    """State: a step while it runs."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+        self.amount = 0
+        """How much was done; the block sets it."""
+
+
+class Steps:
+    """State: the finished steps."""
+
+    def __init__(self, display: Display = no_display) -> None:
+        self.stages: list[Stage] = []
+        self._display = display
+
+    @contextmanager
+    def step(self, name: str, what: str) -> Iterator[Step]:
+        """Time and display the block as a step; `what` is counted in it, such as events."""
+        began = time.perf_counter()
+        with self._display(name) as progress:
+            step = Step(progress)
+            yield step
+        seconds = time.perf_counter() - began
+        self.stages.append(Stage(name=name, seconds=seconds, amount=step.amount, what=what))

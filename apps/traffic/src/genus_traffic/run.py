@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from genus.targets import spark as spark_target
-from genus_traffic.accuracy import accuracy_of
+from genus_traffic.accuracy import accuracy_of, lanes_with_late_edges, without_late_edges
 from genus_traffic.centre.centre import CentreResult, merge_arrivals, run_centre
 from genus_traffic.centre.uplink import Uplink
-from genus_traffic.cross_check import by_subscriber, matches_by_target
-from genus_traffic.late_truth import lanes_with_late_edges, without_late_edges
 from genus_traffic.passages.finder import MeasuredPassage
 from genus_traffic.pipeline import (
     COUNTS,
@@ -27,7 +25,17 @@ from genus_traffic.pipeline import (
     speeds_by_minute,
 )
 from genus_traffic.report.page import write_report
-from genus_traffic.results import Accuracy, BusPicture, CompiledSubscription, Lateness, Minute, Results, Roadside, Site
+from genus_traffic.results import (
+    Accuracy,
+    BusPicture,
+    CompiledSubscription,
+    Lateness,
+    Minute,
+    Results,
+    Roadside,
+    Site,
+    Steps,
+)
 from genus_traffic.road.scene import Scene
 from genus_traffic.road.truth import write_truth
 from genus_traffic.run_folder import RunFolder, writing
@@ -35,8 +43,7 @@ from genus_traffic.segment.listeners import Arrival
 from genus_traffic.segment.plan import city_catalog
 from genus_traffic.segment.processes import SiteRun, run_segments
 from genus_traffic.speeds import read_passages
-from genus_traffic.steps import Steps
-from genus_traffic.subscribers import SUBSCRIPTIONS, compile_for_targets, type_rows
+from genus_traffic.subscribers import SUBSCRIPTIONS, by_subscriber, compile_for_targets, matches_by_target, type_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -60,7 +60,7 @@ class PartFrames(NamedTuple):
 
 
 class ColumnDecoder:
-    """Decodes columns of frames to columns of events, by the messages of a DBC file (`load_dbc(...).messages`)."""
+    """Decode columns of frames to columns of events, by the messages of a DBC file (`load_dbc(...).messages`)."""
 
     def __init__(self, messages: Iterable[MessageLayout]) -> None:
         self.messages = tuple(messages)
@@ -90,7 +90,6 @@ class ColumnDecoder:
                 yield from self._message_columns(number).decode(frames, rows)
 
     def _message_columns(self, number: int) -> "MessageColumns":
-        """Return the decoder of a message, made when the first of its frames is decoded."""
         if number not in self._columns:
             self._columns[number] = MessageColumns(self.messages[number])
         return self._columns[number]
@@ -139,8 +138,6 @@ def part_rows(identifier: npt.NDArray[np.uint32], pgns: npt.NDArray[np.uint32]) 
 
 
 class _SparseIndex:
-    """Looks up the small numbers of sparse keys."""
-
     def __init__(self, numbers: dict[int, int]) -> None:
         keys = sorted(numbers)
         self._keys = np.array(keys, np.uint32)
@@ -150,7 +147,6 @@ class _SparseIndex:
         return len(self._keys) > 0
 
     def find(self, keys: npt.NDArray[np.uint32]) -> npt.NDArray[np.int32]:
-        """Return the number of each key; -1 if it has none."""
         if not self:
             return np.full(len(keys), _NO_MESSAGE, np.int32)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -167,8 +163,6 @@ def _group_rows(numbers: npt.NDArray[np.int32], count: int) -> Iterator[tuple[in
 
 
 class MessageColumns:
-    """Decodes frames of one message."""
-
     def __init__(self, message: MessageLayout) -> None:
         self.message = message
         self._multiplexing = Multiplexing(message)
@@ -177,7 +171,6 @@ class MessageColumns:
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The columns that a batch can have."""
         sender = _J1939_FIELDS if self.message.j1939 else [pa.field("source", LABEL)]
         context = [pa.field("time", INSTANT), *sender, pa.field("place", LABEL)]
         return [*context, *(field for signal in self._signals for field in signal.fields)]
@@ -192,7 +185,6 @@ class MessageColumns:
             yield DecodedFrames(self.message, self._batch(frames, rows), rows)
 
     def _refuse(self, frames: FrameColumns, rows: Rows) -> Iterator[RefusedFrames]:
-        """Yield the frames that are too short, or have a multiplexer with an invalid value."""
         name, needed = self.message.type_name, self.message.length
         if not self.message.truncated:
             lengths = frames.length[rows]
@@ -205,7 +197,6 @@ class MessageColumns:
                 yield RefusedFrames(f"{name}: multiplexer {multiplexer.name} selects nothing", rows[invalid])
 
     def _reach(self, frames: FrameColumns, rows: Rows) -> Reach:
-        """Return the lengths of frames; None if all have the whole message."""
         lengths = frames.length[rows]
         return lengths if (lengths < self.message.length).any() else None
 
@@ -230,7 +221,6 @@ class MessageColumns:
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
     def _context(self, frames: FrameColumns, rows: Rows) -> dict[str, pa.Array]:
-        """Return the columns `time`, `place` and those of the sender; only of what is known."""
         columns = {"time": pa.Array.from_buffers(INSTANT, len(rows), [None, pa.py_buffer(frames.at_us[rows])])}
         if self.message.j1939:
             columns.update(self._addresses(frames.identifier[rows]))
@@ -268,7 +258,6 @@ Group: TypeAlias = tuple[str, frozenset[int]] | None
 
 
 def group_of(signal: SignalLayout) -> Group:
-    """Return the group of signals that are present in the same frames as this one."""
     return None if signal.multiplexer is None else (signal.multiplexer, signal.selected_by)
 
 
@@ -311,7 +300,6 @@ class Multiplexing:
 
     @property
     def is_used(self) -> bool:
-        """Whether the message has a multiplexer."""
         return bool(self._multiplexers)
 
     def find_invalid(self, words: Words, reach: Reach = None) -> Iterator[tuple[SignalLayout, Mask]]:
@@ -324,7 +312,6 @@ class Multiplexing:
                 found |= invalid
 
     def find_presences(self, words: Words, reach: Reach = None) -> dict[Group, Presence]:
-        """Return the frames in which the signals of each group are present."""
         found: dict[Group, Presence] = {None: Presence()}
         for multiplexer, choice, mask in self._choices(words, reach):
             for group, selected in multiplexer.groups.items():
@@ -362,8 +349,6 @@ LONG_POSITION = 1 << 40
 
 
 class _Whole(NamedTuple):
-    """A message that is complete, and its last part, by its number among the parts."""
-
     message: LongMessage
     part: int
 
@@ -392,7 +377,6 @@ class LongColumns:
         self.bus.close()
 
     def _receive_all(self, parts: FrameColumns) -> Iterator[_Whole | None]:
-        """Give the parts to the bus, one by one."""
         data, receive, channels = parts.data[:, :CLASSIC_BYTES].tobytes(), self.bus.receive, parts.channels
         columns = (parts.position, parts.at_us, parts.channel, parts.identifier, parts.length)
         for number, row in enumerate(zip(*(column.tolist() for column in columns), strict=True)):

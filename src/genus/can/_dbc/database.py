@@ -57,13 +57,11 @@ class Layouts:
     problems: list[str] = field(default_factory=list)
 
     def rename(self, wanted: str, name: str, owner: str = "") -> str:
-        """Record the new name if it differs from the wanted one; returns the new name."""
         if name != wanted:
             self.renamed[f"{owner}{wanted}"] = name
         return name
 
     def report(self, problem: str) -> None:
-        """Record a problem."""
         self.problems.append(problem)
 
 
@@ -111,7 +109,6 @@ class _Protocol(NamedTuple):
     is_said: bool
 
     def is_j1939(self, message: Message) -> bool:
-        """Return whether a message is one; only those with 29-bit identifiers can be."""
         said = message.protocol == "j1939" or self.is_said
         return message.is_extended_frame and (said if self.asked is None else self.asked)
 
@@ -126,7 +123,6 @@ def says_j1939(file: bytes) -> bool:
 
 
 def _complete_j1939(found: Layouts, *, is_asked: bool, truncated: bool) -> None:
-    """Add the messages of every J1939 bus, and report what is ambiguous about those of the file."""
     if any(message.j1939 for message in found.messages):
         for problem in GroupIndex(found.messages).problems():
             found.report(problem)
@@ -204,7 +200,6 @@ def _merged(layouts: list[SignalLayout]) -> list[SignalLayout]:
 
 
 def _whenever(layout: SignalLayout) -> SignalLayout:
-    """Return the signal without the values that select it, and without its comment."""
     return msgspec.structs.replace(layout, selected_by=frozenset(), comment=None)
 
 
@@ -236,7 +231,6 @@ def _named(
 
 
 def _add_label(found: Layouts, owner: str, signal: SignalLayout, names: NameAllocator) -> SignalLayout:
-    """Return a signal with a value table, with the names of its label and its enumeration."""
     low, high = signal.raw_range
     if beyond := [f"{value} ({label})" for value, label in signal.choices if not low <= value <= high]:
         found.report(f"{owner}.{signal.name}: its value table names {', '.join(beyond)}, beyond {low} to {high}")
@@ -258,7 +252,6 @@ def _signal(found: Layouts, signal: Signal, message: Message) -> SignalLayout:
 
 
 def _layout(found: Layouts, signal: Signal | Data, length: int) -> SignalLayout:
-    """Return the bits of a signal and their meaning, without multiplexing."""
     big_endian = signal.byte_order == "big_endian"
     scale, offset = _conversion(signal)
     return SignalLayout(
@@ -280,14 +273,12 @@ def _layout(found: Layouts, signal: Signal | Data, length: int) -> SignalLayout:
 
 
 def _conversion(signal: Signal | Data) -> tuple[Number, Number]:
-    """Scale and offset; as integers if both are whole numbers."""
     scale, offset = signal.conversion.scale, signal.conversion.offset
     whole = all(isinstance(number, int) or number.is_integer() for number in (scale, offset))
     return (int(scale), int(offset)) if whole else (scale, offset)
 
 
 def _selects(signal: Signal, message: Message) -> frozenset[int] | None:
-    """Return the valid values of a multiplexer: those that select a signal, and those of its value table."""
     if not signal.is_multiplexer:
         return None
     chosen = [other.multiplexer_ids or () for other in message.signals if other.multiplexer_signal == signal.name]

@@ -50,14 +50,12 @@ _MULTIPLEXING = re.compile(r"^[^\S\n]*SG_MUL_VAL_\s[^;]*", re.MULTILINE)
 _DECLARED = re.compile(r"^[^\S\n]*(?:BO_\s+\d+\s+\w+\s*:|SG_\s+\w+[^\":\n]*:\s*\d+\s*\|)", re.MULTILINE)
 """Lines that declare messages and signals, also in comments."""
 _END: Mapping[str, str] = MappingProxyType({"dbc": "\nBS_:\n"})
-"""An empty statement to end with: cantools does not tell of an incomplete statement at the end of a DBC file."""
+"""An empty statement to end with: cantools does not report an incomplete statement at the end of a DBC file."""
 _CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127, 65279), " ")
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFile:
-    """What cantools read of a file."""
-
     messages: tuple[Message, ...]
     dids: tuple[Did, ...] = ()
     """Diagnostic data, which a CDD file describes instead of messages."""
@@ -68,7 +66,6 @@ class DatabaseFile:
 
     @property
     def size(self) -> int:
-        """The number of messages and signals."""
         return sum(1 + len(message.signals) for message in self.messages)
 
     def name(self, name: str | None) -> str:
@@ -77,7 +74,6 @@ class DatabaseFile:
 
 
 def read_content(path: Path) -> bytes:
-    """Return the bytes of a file; DbcError if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as problem:
@@ -85,7 +81,6 @@ def read_content(path: Path) -> bytes:
 
 
 def read_database(path: Path, data: bytes) -> DatabaseFile:
-    """Return the messages of a file with these bytes; DbcError if they are none."""
     text = decode_text(data)
     if not text.strip():
         raise DbcError(f"{path}: is empty")
@@ -158,7 +153,6 @@ class _Refused(Exception):
 
 
 def _load(text: str, format: str) -> DatabaseFile:
-    """Return what cantools makes of a text."""
     if huge := _find_huge(text):
         raise _Refused(f"no message or signal is as large as {shown(huge)!r}")
     with suppress_warnings("cantools"), warnings.catch_warnings():
@@ -191,7 +185,6 @@ def _reason(problem: Exception) -> str:
 
 
 def _read_other(text: str, format: str) -> DatabaseFile:
-    """Return what cantools reads of a file, if need be without the messages that it refuses."""
     try:
         return _load(text, format)
     except _Refused:
@@ -222,8 +215,6 @@ _SYM_BLOCK = re.compile(r"^\[(?P<name>[^\]\n]*)\][^\n]*\n(?:(?![\[{]).*\n?)*", r
 
 @dataclass(frozen=True, slots=True)
 class _MessageChoice:
-    """The messages of a file, by name, and the text of the file with some of them."""
-
     names: tuple[str, ...]
     text_with: Callable[[Collection[int]], str]
     """The text with the messages of these positions in `names`."""
@@ -232,7 +223,6 @@ class _MessageChoice:
 
 
 def _messages_of(text: str, format: str) -> _MessageChoice | None:
-    """Return the messages of a KCD or SYM file; None if it is another format, or damaged as a whole."""
     if format == "kcd":
         return _kcd(text)
     return _sym(text) if format == "sym" else None
@@ -296,7 +286,6 @@ def _blank(text: str) -> str:
 
 
 def _read_dbc(text: str) -> DatabaseFile:
-    """Return what cantools reads of a DBC file, if need be of a repaired one."""
     try:
         found = _load(text, "dbc")
     except _Refused as refused:
@@ -322,7 +311,6 @@ def _load_repaired(text: str, refused: _Refused) -> DatabaseFile:
 
 
 def _leave_out_refused(repaired: Repaired) -> None:
-    """Leave out the statements that cantools refuses, message by message."""
     repaired.messages[:] = [each for message in repaired.messages for each in _accepted(repaired, message)]
 
 

@@ -47,15 +47,16 @@ def load_dbc(
     nmea2000: bool = False,
     reuse: bool = False,
 ) -> "Dbc":
-    """Return the messages of a DBC, ARXML, KCD or SYM file as event types, or the diagnostic data of a CDD file.
+    """Make event types of the messages of a DBC, ARXML, KCD or SYM file, or of the diagnostic data of a CDD file.
 
-    The format is recognised by the content. Loading a file again declares its types again, without `reuse`.
+    The format is recognised by the content. Loading a file again declares its types again, unless you give `reuse`.
+    Look at `problems` and `repairs` of the result before you trust a file that you did not write.
 
     Args:
         path: The file.
         types: Classes to use for its messages, from a module made from the file (`genus can types --python`).
         truncated: Whether frames that are shorter than their message are decoded as far as they reach. Then every
-            attribute may be absent.
+            attribute may be absent, so leave it out unless frames of the bus are short.
         j1939: Whether messages with 29-bit identifiers are J1939 messages; by default those of which the file says it.
         nmea2000: They are, and messages longer than a frame are sent in the fast packets of NMEA 2000.
         reuse: Use the classes that this process has declared for all of its messages before, if it has.
@@ -69,7 +70,6 @@ def load_dbc(
 
 @lru_cache(maxsize=8)
 def _reused(layouts: Layouts, types: tuple[type, ...]) -> "Dbc":
-    """Return the same object for the same content and classes: its decoders are made once."""
     return Dbc(layouts, types)
 
 
@@ -149,7 +149,7 @@ class Dbc:
         return decoder.event(frame_id, data, time, place)
 
     def decoder_of(self, frame_id: int, extended: bool = False) -> CompiledDecoder | None:
-        """The function from the data and the time of a frame with an identifier to its event; None if it has none."""
+        """Return the function from data and time to the event, of frames with an identifier; None if they have none."""
         decoder = self._find(frame_id, extended)
         if not isinstance(decoder, MessageDecoder):
             return None
@@ -176,7 +176,7 @@ class Dbc:
         return self._find(frame_id, extended) is not None
 
     def layout_of(self, cls: type) -> MessageLayout | None:
-        """The message of an event type, or of a class with the name and attributes of one; None if there is none."""
+        """Return the message of an event type, or of a class with the name and attributes of one; else None."""
         layout = self._layouts.get(name_of(cls)) if is_event_type(cls) else None
         if layout is not None and self.types[layout.type_name] is not cls:
             _given_class({layout.type_name: cls}, layout)
@@ -218,7 +218,7 @@ class Dbc:
         return decoder.cls(time=time, source=source, place=place, **values)
 
     def long_messages(self) -> LongMessages | None:
-        """A new reassembler of the messages that are longer than a frame; None if the file has no J1939 messages."""
+        """Return a new reassembler of messages longer than a frame; None if the file has no J1939 messages."""
         return LongMessages(self.all_messages) if self._groups else None
 
     def _find(self, frame_id: int, extended: bool) -> MessageDecoder | AmbiguousGroup | None:
@@ -246,7 +246,6 @@ def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Even
 
 
 def _declared(message: MessageLayout, kind: type[Kind]) -> type[Event]:
-    """Return a new class for a message."""
     cls = declare_type(message, kind)
     _LAYOUTS[cls] = message
     return cls
@@ -337,7 +336,6 @@ def _body(message: MessageLayout) -> Iterator[str]:
 
 
 def _j1939_attributes(message: MessageLayout) -> Iterator[str]:
-    """Yield the attributes of every J1939 message, with the values of the file's identifier."""
     known = j1939_defaults(message)
     yield f"    source: UInt8 = {known['source']}  # type: ignore[assignment]"
     yield "    destination: Maybe[UInt8] = None"

@@ -68,7 +68,6 @@ class MessageParts:
     extras: list[Part] = field(default_factory=list)
 
     def add(self, statement: Statement, text: str) -> None:
-        """Add a statement about the message or a signal of it."""
         self.extras.append(Part(statement.line, text))
 
     def parts(self) -> Iterator[Part]:
@@ -92,24 +91,19 @@ class Repaired:
 
     @property
     def text(self) -> str:
-        """A DBC file that cantools reads."""
         return dbc_text(self.attributes, self.messages)
 
     @property
     def repairs(self) -> tuple[str, ...]:
-        """What was repaired or left out, by line."""
         return tuple(f"line {line}: {what}" for line, what in sorted(self.notes, key=lambda note: note[0]))
 
     def note(self, line: int, what: str) -> None:
-        """Record what was repaired or left out."""
         self.notes.append((line, what))
 
     def leave_out(self, statement: Statement, why: str) -> None:
-        """Record that a statement is left out."""
         self.note(statement.line, f"{shown(statement.text)} is left out: {why}")
 
     def usable_name(self, name: str, line: int, what: str) -> str:
-        """A name that can be given to cantools: itself, or a placeholder."""
         if is_name(name):
             return name
         known = next((token for token, given in self.placeholders.items() if given == name), None)
@@ -120,13 +114,11 @@ class Repaired:
 
 
 def dbc_text(attributes: list[Part], messages: list[MessageParts]) -> str:
-    """Return the text of a DBC file with some messages."""
     parts = [*attributes, *(part for message in messages for part in message.parts())]
     return "\n".join(['VERSION ""', *(part.text for part in parts), ""])
 
 
 def shown(text: str) -> str:
-    """Return the beginning of a text, on one line."""
     line = " ".join(text.split())
     return line if len(line) <= SHOWN else f"{line[:SHOWN]}..."
 
@@ -151,8 +143,6 @@ def repair_dbc(text: str) -> Repaired:
 
 
 class _Repair:
-    """State: the messages read so far, and what later statements refer to."""
-
     def __init__(self) -> None:
         self.done = Repaired()
         self.attributes = AttributeRepair(self.done.note)
@@ -273,7 +263,6 @@ class _Repair:
                 self.done.leave_out(statement, str(problem))
 
     def _find(self, statement: Statement, number: str) -> MessageParts:
-        """Return the message that a number in a statement means."""
         found = integer(number)
         if found is not None:
             for meant in (found, found ^ EXTENDED_FLAG):
@@ -284,7 +273,6 @@ class _Repair:
         raise _Unusable(f"the file has no message {number}")
 
     def _find_signal(self, statement: Statement, number: str, name: str) -> tuple[MessageParts, str]:
-        """Return the message, and the name that was given to cantools for a signal of it."""
         message = self._find(statement, number)
         given = message.names.get(" ".join(name.split()))
         if given is None:
@@ -398,7 +386,6 @@ def _name_and_marker(head: str) -> tuple[str, str]:
 
 
 def _unit_and_receivers(rest: str) -> tuple[str, str]:
-    """Return the unit, between the first and the last quote, and what is behind it."""
     before, quote, after = rest.partition('"')
     if not quote:
         return "", before
@@ -410,13 +397,11 @@ def _unit_and_receivers(rest: str) -> tuple[str, str]:
 
 
 def _limits(text: str | None) -> tuple[str, str] | None:
-    """Return the least and the greatest value of a signal; None if they cannot be read."""
     low, high, *more = [*map(decimal, (text or "").split("|")), None]
     return None if low is None or high is None or len(more) != 1 else (low, high)
 
 
 def _oddities(found: re.Match[str], factors: tuple[str, str]) -> Iterator[str]:
-    """Yield what is not as it should be in a signal that can be read."""
     if not found["sign"]:
         yield "has no sign and is taken as unsigned"
     if ",".join(factors) != "".join(found["factors"].split()):
@@ -431,7 +416,6 @@ def _oddities(found: re.Match[str], factors: tuple[str, str]) -> Iterator[str]:
 
 
 def _pairs(text: str) -> tuple[dict[int, str], str]:
-    """Return the entries of a value table, and the text that is none."""
     table: dict[int, str] = {}
     rest, end = "", 0
     for found in _PAIR.finditer(text):

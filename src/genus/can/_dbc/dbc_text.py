@@ -52,13 +52,10 @@ class Statement(NamedTuple):
 
     @property
     def body(self) -> str:
-        """The text after the keyword."""
         return self.text[len(self.keyword) :].strip()
 
 
 class Part(NamedTuple):
-    """A statement that is given to cantools, and the line of the file that it comes from."""
-
     line: int
     text: str
 
@@ -90,7 +87,6 @@ def _skip(text: str, at: int) -> int:
 
 
 def _end_of(text: str, at: int, keyword: str, most: int) -> tuple[int, bool]:
-    """Return where the statement at a position ends, and whether that is its own end."""
     if keyword == "NS_" and (symbols := _SYMBOLS.match(text, at)):
         return symbols.end(), True
     if keyword in ONE_LINE or keyword == UNKNOWN:
@@ -131,7 +127,6 @@ _MAX_DIGITS = 400
 
 
 def is_name(text: str) -> bool:
-    """Return whether a DBC file may use this as a name."""
     return _NAME.match(text) is not None and text not in KEYWORDS
 
 
@@ -236,8 +231,6 @@ _VALUE = re.compile(
 
 
 class Attribute(NamedTuple):
-    """The value of an attribute of a message, signal or node."""
-
     name: str
     kind: str
     """`BO_`, `SG_` or `BU_`; empty for one of the whole file."""
@@ -258,7 +251,6 @@ class AttributeRepair:
     _defaults: dict[str, Part] = field(default_factory=dict)
 
     def define(self, statement: Statement) -> None:
-        """Read a definition (`BA_DEF_`) or a default (`BA_DEF_DEF_`)."""
         found = _DEFINITION.match(statement.body)
         if found is None or found[1] not in TYPES:
             return
@@ -273,7 +265,6 @@ class AttributeRepair:
             self._formats = (*named, *FRAME_FORMATS[len(named) :])
 
     def read(self, statement: Statement) -> Attribute | None:
-        """Return a value; None if it is left out."""
         found = _VALUE.match(statement.body)
         if found is None or found[1] not in TYPES:
             return None
@@ -301,7 +292,6 @@ class AttributeRepair:
         return value
 
     def definitions(self) -> Iterator[Part]:
-        """Yield the statements that define all attributes."""
         for name, type_ in TYPES.items():
             yield Part(0, f"BA_DEF_ {type_ % quoted(name)};")
         yield from self._defaults.values()

@@ -24,8 +24,6 @@ RANGE_TOLERANCE = 1e-6
 
 
 class SignalEncoder(NamedTuple):
-    """One signal, prepared for encoding."""
-
     layout: SignalLayout
     bits: Bits
     by_label: Mapping[str, int]
@@ -56,7 +54,6 @@ class MessageEncoder:
         self._has_overlaps = next(layout.overlapping(), None) is not None
 
     def data(self, event: Event) -> bytes:
-        """Return the data of an event's frame; EventError names the signal that cannot be encoded."""
         numbers = [0, 0]
         encoded: dict[str, tuple[SignalLayout, int]] = {}
         waiting = list(self._signals.get(None, ()))
@@ -79,7 +76,6 @@ class MessageEncoder:
         return data
 
     def _raw(self, signal: SignalEncoder, event: Event) -> Number:
-        """Return the raw value of a signal: of its number, or of its label if it has no number."""
         layout = signal.layout
         value = getattr(event, layout.attribute)
         label = None if layout.label is None else getattr(event, layout.label)
@@ -201,12 +197,10 @@ def _text_of(label: object) -> str:
 
 
 def _join(little: int, big: int, length: int) -> bytes:
-    """Return the bytes of two integers, of the signals of each byte order."""
     if not big:
         return little.to_bytes(length, "little")
     return (int.from_bytes(little.to_bytes(length, "little"), "big") | big).to_bytes(length, "big")
 
 
 def _shown(bound: float) -> str:
-    """Return a bound without the rounding errors of its factor."""
     return repr(float(f"{bound:.12g}")) if isinstance(bound, float) else str(bound)

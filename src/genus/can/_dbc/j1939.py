@@ -35,13 +35,10 @@ J1939_WORDS = frozenset({"destination", "priority", "pgn", "sender"})
 
 
 class AmbiguousGroup(msgspec.Struct, frozen=True):
-    """Frames that could be of several messages."""
-
     pgn: int
 
     @property
     def reason(self) -> str:
-        """Why such a frame is refused."""
         return f"several messages of PGN {self.pgn}, none for these addresses"
 
 
@@ -59,7 +56,6 @@ class GroupIndex:
         return bool(self._groups)
 
     def find(self, frame_id: int) -> int | AmbiguousGroup | None:
-        """Return the message of frames with an identifier of 29 bits; None if there is none."""
         pgn = pgn_of(frame_id)
         found = self._groups.get(pgn)
         if found is None:

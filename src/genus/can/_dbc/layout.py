@@ -55,7 +55,6 @@ class NameAllocator:
         self._given: set[str] = set()
 
     def allocate(self, wanted: str) -> str:
-        """Return a name as close to the wanted one as the rule allows."""
         name = self._free(_usable(wanted, self._words))
         self._given.add(name)
         return name
@@ -186,7 +185,7 @@ class SignalLayout(msgspec.Struct, frozen=True):
         return (bits + 7) // 8
 
     def problem(self, message_length: int) -> str | None:
-        """Why the signal cannot be decoded; None if it can."""
+        """Return why the signal cannot be decoded; None if it can."""
         if self.shift < 0 or self.shift + self.length > 8 * message_length:
             return f"does not fit in the message's {message_length} bytes"
         if self.is_float and self.length not in FLOAT_FORMATS:
@@ -255,7 +254,6 @@ class MessageLayout(msgspec.Struct, frozen=True):
                 yield one, other
 
     def _conditions(self, signal: SignalLayout) -> Iterator[tuple[str, frozenset[int]]]:
-        """Yield the multiplexers above a signal, with the values that select it."""
         by_name = {each.name: each for each in self.signals}
         above: SignalLayout | None = signal
         while above is not None and above.multiplexer is not None:
@@ -274,7 +272,6 @@ class MessageLayout(msgspec.Struct, frozen=True):
 
 
 def _can_meet(one: dict[str, frozenset[int]], other: dict[str, frozenset[int]]) -> bool:
-    """Return whether two signals with these conditions can be in one frame."""
     return all(one[name] & other[name] for name in one.keys() & other.keys())
 
 

@@ -29,8 +29,6 @@ Progress = Callable[[int], object]
 
 
 class UnknownIds(Reasons):
-    """How many frames have identifiers that no message has."""
-
     MAX_COUNT: ClassVar = 1000
     OTHER: ClassVar = "other identifiers"
 
@@ -72,7 +70,6 @@ class Decoding:
         return whole + self.parts - self.long_messages
 
     def __iter__(self) -> Iterator[Recorded]:
-        """The events, each with the time of its frame."""
         self.events, self.rejected, self.unknown_ids, self.unwanted = Counter(), Reasons(), UnknownIds(), 0
         self.skipped, self.parts, self.long_messages, self.incomplete, self.names = Counter(), 0, 0, Reasons(), {}
         self.origins = Counter()

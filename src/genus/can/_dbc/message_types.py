@@ -38,7 +38,6 @@ ANNOTATIONS: MappingProxyType[str, Any] = MappingProxyType(
 
 
 def declare_kind(name: str) -> type[Kind]:
-    """Return the kind of all messages of a file."""
     kind: type[Kind] = KindMeta(name, (Kind,), {"__module__": name, "__doc__": f"A message of {name}."})
     return kind
 
@@ -60,13 +59,11 @@ def declare_type(message: MessageLayout, kind: type[Kind]) -> type[Event]:
 
 
 def attributes_of(message: MessageLayout) -> tuple[Attribute, ...]:
-    """Return the attributes of a message's type, without declaring the type."""
     notes = _annotations(message, message.type_name)
     return tuple(Attribute(name, *read_annotation(note)) for name, note in notes.items())
 
 
 def _annotations(message: MessageLayout, module: str) -> dict[str, object]:
-    """Return the annotations of a message's type by attribute."""
     notes: dict[str, object] = dict(_J1939_ANNOTATIONS) if message.j1939 else {}
     for signal in message.signals:
         notes[signal.attribute] = _annotation(signal, message)
@@ -84,7 +81,6 @@ def j1939_defaults(message: MessageLayout) -> dict[str, int]:
 
 
 def _declare_labels(signal: SignalLayout, module: str) -> type[Enum]:
-    """Return the enumeration of a signal's labels, in the order of their raw values."""
     assert signal.enumeration is not None
     make: Any = Enum  # mypy does not know that this call makes a class
     labels: type[Enum] = make(signal.enumeration, list(member_names(signal.labels)), module=module)
@@ -135,8 +131,6 @@ Convert: TypeAlias = Callable[[int], Any]
 
 
 class SignalDecoder(NamedTuple):
-    """One signal, prepared for decoding."""
-
     attribute: str
     big_endian: bool
     shift: int
@@ -150,8 +144,6 @@ class SignalDecoder(NamedTuple):
 
 
 class MessageDecoder:
-    """Decodes the data of one message's frames to the attributes of its event type."""
-
     def __init__(self, layout: MessageLayout, cls: type[Event]) -> None:
         self.layout = layout
         self.cls = cls
@@ -172,7 +164,6 @@ class MessageDecoder:
         return self._compiled
 
     def event(self, frame_id: int, data: bytes, time: datetime | None, place: str | None = None) -> Event | Rejected:
-        """Return the event of a frame, or the reason why there is none."""
         values = self.values(data)
         if isinstance(values, Rejected):
             return values

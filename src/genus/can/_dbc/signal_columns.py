@@ -42,7 +42,6 @@ class Words:
 
     @cached_property
     def big(self) -> Bits:
-        """The same bytes, read in the other order."""
         return self.little.byteswap()
 
     def __len__(self) -> int:
@@ -75,7 +74,6 @@ class BitField(NamedTuple):
         return cls(signal.big_endian, word, np.uint64(shift), mask, neighbour, rest)
 
     def bits(self, words: Words) -> Bits:
-        """Return the bits as unsigned integers, in a new array."""
         source = words.big if self.big_endian else words.little
         found: Bits = source[:, self.word] >> self.shift
         if self.neighbour is not None:
@@ -85,17 +83,13 @@ class BitField(NamedTuple):
 
 
 class RawSignal:
-    """Extracts one signal from frames of its message."""
-
     def __init__(self, signal: SignalLayout, length: int) -> None:
-        """`length` is the length of the message in bytes."""
         self.signal = signal
         self._fields = [BitField.of(signal, length, skip) for skip in range(0, signal.length, WORD)]
         self._unused = np.uint64(max(WORD - signal.length, 0))
 
     @property
     def type(self) -> Any:
-        """The type of its raw values."""
         if self.signal.is_float:
             return np.float64
         if self.signal.length > WORD:
@@ -103,7 +97,6 @@ class RawSignal:
         return np.uint64 if self.signal.length == WORD and not self.signal.signed else np.int64
 
     def raw(self, words: Words) -> Numbers:
-        """Return the raw values, as multiplexers and value tables use them."""
         if self.signal.length > WORD:
             return np.array(
                 [int.from_bytes(row, "big", signed=self.signal.signed) for row in self._rows(words)], object
@@ -128,7 +121,6 @@ class RawSignal:
         return np.ascontiguousarray(joined[:, joined.shape[1] - (self.signal.length + 7) // 8 :])
 
     def _rows(self, words: Words) -> list[bytes]:
-        """Return the bytes of a long signal, extended by its sign."""
         found = self.raw_bytes(words)
         if self.signal.signed and self.signal.length % 8:
             unused = 8 - self.signal.length % 8
@@ -208,7 +200,6 @@ class Presence:
 
     @classmethod
     def of(cls, mask: npt.NDArray[np.bool_]) -> "Presence":
-        """Return the presence of a mask."""
         count = np.count_nonzero(mask)
         if count == len(mask):
             return cls()
@@ -217,13 +208,10 @@ class Presence:
         return found
 
     def where(self, mask: npt.NDArray[np.bool_]) -> "Presence":
-        """Return the presence in those of its frames that a mask has too."""
         return Presence.of(mask if self.mask is None else mask & self.mask)
 
 
 class ValueTable:
-    """Looks up raw values in a table of small numbers."""
-
     def __init__(self, source: RawSignal, values: Iterable[tuple[int, int]]) -> None:
         """`values` are pairs of a raw value and its number, 0 or more; impossible raw values are left out."""
         signal = source.signal
@@ -237,7 +225,6 @@ class ValueTable:
             self._all[[value - self._low for value, _ in known]] = self._numbers[1:]
 
     def find(self, raw: Numbers) -> npt.NDArray[np.int32]:
-        """Return the number of each raw value; -1 if it is not in the table."""
         if self._all is not None:
             found: npt.NDArray[np.int32] = self._all[raw - self._low if self._low else raw]
             return found
@@ -263,15 +250,12 @@ def _nearest_float(value: int) -> Number:
 
 
 class LabelColumn:
-    """Makes the column of labels of a value table."""
-
     def __init__(self, source: RawSignal) -> None:
         labels = source.signal.labels
         self._texts = pa.array(labels, pa.string())
         self._table = ValueTable(source, [(value, labels.index(label)) for value, label in source.signal.choices])
 
     def column(self, raw: Numbers, presence: Presence) -> pa.DictionaryArray | None:
-        """Return the labels of raw values; None if no frame has one."""
         which = self._table.find(raw)
         labelled = Presence.of(which >= 0 if presence.mask is None else (which >= 0) & presence.mask)
         if labelled.is_empty:
@@ -281,10 +265,7 @@ class LabelColumn:
 
 
 class SignalColumns:
-    """Makes the columns of one signal."""
-
     def __init__(self, signal: SignalLayout, length: int) -> None:
-        """`length` is the length of the message in bytes."""
         annotation = signal.annotation
         self.signal = signal
         self.numpy_type, self.type = _STORED[annotation]
@@ -295,12 +276,10 @@ class SignalColumns:
 
     @property
     def fields(self) -> list[pa.Field]:
-        """The columns that `columns` can give."""
         label = [pa.field(self.signal.label, LABEL)] if self.signal.label is not None else []
         return [pa.field(self.signal.attribute, self.type), *label]
 
     def columns(self, words: Words, presence: Presence) -> Iterator[tuple[str, pa.Array]]:
-        """Names and columns of its attributes; without those that no frame has."""
         if self._is_bytes:
             yield self.signal.attribute, _binary(self._source.raw_bytes(words), presence)
             if self._labels is None:

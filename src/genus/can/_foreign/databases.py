@@ -49,12 +49,10 @@ class Databases:
 
     @property
     def messages(self) -> Iterator[MessageLayout]:
-        """The messages of all databases."""
         return (message for database in self._databases for message in database.all_messages)
 
     @property
     def problems(self) -> Iterator[str]:
-        """What is wrong with the files."""
         return (f"{database.path}: {problem}" for database in self._databases for problem in database.problems)
 
     def __str__(self) -> str:
@@ -72,7 +70,6 @@ class Databases:
                 self._use(cls)
 
     def owns(self, cls: type) -> bool:
-        """Return whether a class, or another one of its name, is a type of a database."""
         return name_of(cls) in self.types
 
     def _use(self, cls: type) -> None:
@@ -98,12 +95,10 @@ class Databases:
         return all(name_of(cls) in family for cls in database.all_types)
 
     def layout_of(self, cls: type) -> MessageLayout | None:
-        """Return the message of an event type, None if it is of no database; DbcError if the class differs from it."""
         found = (database.layout_of(cls) for database in self._databases)
         return next((layout for layout in found if layout is not None), None)
 
     def accepted_by(self, subscription: Subscription) -> Iterator[MessageLayout]:
-        """Yield the messages whose events a subscription can match."""
         for database in self._databases:
             for message in database.all_messages:
                 if subscription.accepts(database.types[message.type_name]):
@@ -112,11 +107,9 @@ class Databases:
     # -- frames ------------------------------------------------------------------------------------------------------
 
     def knows(self, frame: Frame) -> bool:
-        """Return whether a frame is of a database: a message, or part of a long one."""
         return self.is_part(frame) or any(each.knows(frame.id, frame.extended) for each in self._databases)
 
     def is_part(self, frame: Frame) -> bool:
-        """Return whether a frame is part of a message that is longer than a frame."""
         return bool(self._long) and frame.extended and any(each.is_part(frame.id) for each in self._long)
 
     def receive_part(self, frame: Frame, now_us: int) -> Frame | None:
@@ -130,14 +123,12 @@ class Databases:
 
     @property
     def incomplete(self) -> Counter[str]:
-        """Long messages that did not arrive, and frames that belong to none, by reason."""
         counts: Counter[str] = Counter()
         for long in self._long:
             counts.update({f"{INCOMPLETE}{reason}": times for reason, times in long.counts.items()})
         return counts
 
     def message_of(self, frame: Frame) -> MessageLayout | None:
-        """Return the message that a frame belongs to; None if it is of no database."""
         for database in self._databases:
             message = database.message_of(frame.id, frame.extended)
             if message is not None:
@@ -145,12 +136,10 @@ class Databases:
         return None
 
     def decoder_of(self, frame: Frame) -> Callable[[bytes, datetime | None], Event | Rejected] | None:
-        """The function from the data and the time of frames with an identifier to events; None if there is none."""
         found = (database.decoder_of(frame.id, frame.extended) for database in self._databases)
         return next((decode for decode in found if decode is not None), None)
 
     def decode(self, frame: Frame, time: datetime) -> Event | Rejected:
-        """Return the event of a frame, or the reason why there is none; never raises."""
         for database in self._databases:
             found = database.decode(frame.id, frame.data, frame.extended, time=time)
             if not isinstance(found, Rejected) or found.reason != UNKNOWN_ID:
@@ -158,7 +147,6 @@ class Databases:
         return Rejected(UNKNOWN_ID)
 
     def encode(self, event: Event) -> Frame:
-        """Return the frame of an event; EventError names the signal that cannot be encoded."""
         for database in self._databases:
             if database.layout_of(type(event)) is not None:
                 return database.encode(event)

@@ -65,7 +65,6 @@ class ForeignMachine:
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def subscribe(self, subscription: Subscription, now: int) -> ForeignInterest:
-        """Receive the frames that a subscription can match; BusError if its classes cannot be used."""
         self._now = now
         interest = self.rx.add(subscription)
         try:
@@ -76,7 +75,6 @@ class ForeignMachine:
         return interest
 
     def cancel(self, interest: ForeignInterest, now: int) -> None:
-        """End a subscription."""
         self._now = now
         self.rx.remove(interest)
         self._set_filters()
@@ -90,7 +88,6 @@ class ForeignMachine:
         *,
         is_implicit: bool = False,
     ) -> ForeignAnnouncement:
-        """Prepare to publish a type of a database; see `ForeignSender.announce`."""
         self._now = now
         announcement = self.tx.announce(cls, period_ns, on_problem, is_implicit=is_implicit)
         try:
@@ -101,12 +98,10 @@ class ForeignMachine:
         return announcement
 
     def withdraw(self, announcement: ForeignAnnouncement, now: int) -> None:
-        """End an announcement."""
         self._now = now
         self.tx.withdraw(announcement)
 
     def publish(self, event: Event, now: int, *, loop_back: bool = True) -> Frame:
-        """Send an event; see `ForeignSender.publish`."""
         self._now = now
         return self.tx.publish(event, now, loop_back=loop_back)
 
@@ -118,7 +113,6 @@ class ForeignMachine:
                 self.tx.withdraw(announcement)
 
     def dropped(self) -> Counter[str]:
-        """Counters of frames that became no events, and of cyclic frames that were not sent, by reason."""
         cyclic = self.tx.cyclic
         sending = {
             "cyclic events replaced before they were sent": cyclic.replaced,
@@ -133,7 +127,6 @@ class ForeignMachine:
     # -- inputs ------------------------------------------------------------------------------------------------------
 
     def receive(self, frame: Frame, now: int) -> None:
-        """A frame was received: of a database, or else the node's."""
         self._now = now
         if self.node is None or not frame.extended or self.rx.knows(frame):
             self.rx.receive(frame, now)
@@ -141,7 +134,6 @@ class ForeignMachine:
             self.node.receive(frame, now)
 
     def sent(self, frame: Frame, now: int) -> None:
-        """A frame was sent."""
         self._now = now
         if self._is_mine(frame):
             self._queue.frame_sent(frame, now)
@@ -150,7 +142,6 @@ class ForeignMachine:
             self.node.sent(frame, now)
 
     def failed(self, frame: Frame, now: int) -> None:
-        """A frame was corrupted."""
         self._now = now
         if self._is_mine(frame):
             self._queue.frame_deferred()
@@ -158,14 +149,12 @@ class ForeignMachine:
             self.node.failed(frame, now)
 
     def lost(self, now: int) -> None:
-        """Another frame won the arbitration."""
         self._now = now
         self._queue.frame_deferred()
         if self.node is not None:
             self.node.lost(now)
 
     def taken(self, frame: Frame, now: int) -> None:
-        """A driver took a frame."""
         self._now = now
         if self._is_mine(frame):
             self._queue.frame_taken(frame, now)
@@ -173,7 +162,6 @@ class ForeignMachine:
             self.node.taken(frame, now)
 
     def unconfirmed(self, frame: Frame, now: int, *, gone: bool, maybe_sent: bool = True) -> None:
-        """A driver has not confirmed a frame in time."""
         self._now = now
         if self._is_mine(frame):
             if gone:
@@ -184,13 +172,11 @@ class ForeignMachine:
             self.node.unconfirmed(frame, now, gone=gone, maybe_sent=maybe_sent)
 
     def error_passive(self, now: int, passive: bool) -> None:
-        """The controller is error passive, or active again."""
         self._now = now
         if self.node is not None:
             self.node.error_passive(now, passive)
 
     def bus_off(self, now: int) -> None:
-        """The controller is off the bus."""
         self._now = now
         self._mine.clear()
         self._queue.mailbox_emptied()
@@ -199,7 +185,6 @@ class ForeignMachine:
             self.node.bus_off(now)
 
     def bus_on(self, now: int) -> None:
-        """The controller is back on the bus."""
         self._now = now
         self._queue.resume()
         if self.node is not None:
@@ -207,13 +192,11 @@ class ForeignMachine:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next timer is due."""
         own = self.tx.wake_at if self.tx.channels or self.tx.broadcasts.waiting else None
         other = None if self.node is None else self.node.wake_at
         return other if own is None else own if other is None else min(own, other)
 
     def wake(self, now: int) -> None:
-        """Handle the timers that are due."""
         self._now = now
         if self.tx.channels or self.tx.broadcasts.waiting:
             self.tx.wake(now)
@@ -221,7 +204,6 @@ class ForeignMachine:
             self.node.wake(now)
 
     def take(self) -> list[Output]:
-        """Remove and return the outputs since the last call."""
         if self.node is not None:
             for output in self.node.take():
                 if isinstance(output, Accept):
@@ -245,7 +227,6 @@ class ForeignMachine:
         self._outputs.append(Call(handler, arguments))
 
     def _set_filters(self) -> None:
-        """Accept what is subscribed to of the databases, and what the node accepts."""
         sent = [channel.layout for channel in self.tx.channels.values()] if self._echoes else []
         own = filters_of([*self.rx.wanted_messages(), *sent])
         needed = Filters((*self._node_filters, *own.extended), own.standard)
@@ -262,8 +243,6 @@ CLOSING_MARGIN_S, MAX_CLOSING_S = 0.5, 15.0
 
 
 class DatabaseLink:
-    """State: the announcements and subscriptions of a program for the types of databases."""
-
     def __init__(self, machine: ForeignMachine, driver: NodeDriver) -> None:
         self.machine = machine
         self.on_published: Callable[[Event], object] | None = None
@@ -273,22 +252,18 @@ class DatabaseLink:
 
     @property
     def types(self) -> Mapping[str, type]:
-        """The kinds and event types of the databases, by name."""
         return self.machine.databases.types
 
     def owns(self, cls: type) -> bool:
-        """Return whether a class is a type of a database, by its name."""
         return self.machine.databases.owns(cls)
 
     def matches(self, subscription: Subscription) -> bool:
-        """Return whether events of a database can match a subscription."""
         databases = self.machine.databases
         return any(map(databases.owns, subscription.types)) or any(databases.accepted_by(subscription))
 
     def announce(
         self, cls: type[Event], qos: QoS, on_problem: ProblemHandler | None, keep: Keep | None = None
     ) -> "DatabasePublisher":
-        """Prepare to publish a type of a database; BusError if the medium cannot keep what is asked."""
         if keep is not None:
             raise BusError(f"{name_of(cls)} cannot be announced with keep=True: a CAN bus keeps no last values")
         if not isinstance(qos, BestEffort) or qos.priority:
@@ -302,25 +277,21 @@ class DatabaseLink:
         )
 
     def withdraw(self, announcement: ForeignAnnouncement) -> None:
-        """End an announcement."""
         if self._is_open:
             self._driver.call(lambda now: self.machine.withdraw(announcement, now))
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
-        """Publish on an announced channel; EventError names the signal that cannot be encoded."""
         self._driver.call(lambda now: self.machine.publish(event, now, loop_back=loop_back))
         if loop_back and self.on_published is not None:
             self.on_published(event)
 
     def pass_on(self, event: Event) -> None:
-        """Publish an event of a type that is announced if it was not yet."""
         cls = type(event)
         if cls not in self.machine.tx.channels:
             self._driver.call(lambda now: self.machine.announce(cls, None, now, is_implicit=True))
         self.publish(event, loop_back=False)
 
     def listen(self, subscription: Subscription) -> Callable[[], None]:
-        """Let the frames that a subscription can match pass the acceptance filters; returns a function to end it."""
         interest = self._driver.call(lambda now: self.machine.subscribe(subscription, now))
         return partial(self._unlisten, interest)
 
@@ -338,7 +309,6 @@ class DatabaseLink:
             log.warning("%d long messages were not sent when the bus was closed", len(broadcasts))
 
     def counters(self) -> dict[str, int]:
-        """Events received and frames sent, by type, and frames that became no events, by reason."""
         return self._driver.call(lambda now: self._count())
 
     def _count(self) -> dict[str, int]:
@@ -352,8 +322,6 @@ class DatabaseLink:
 
 
 class DatabasePublisher(Publisher):
-    """Handle for publishing one type of a database."""
-
     publish: Callable[[Event], None]
     """Publish an event; this program's own subscribers get it when its frame was sent."""
 
@@ -362,5 +330,4 @@ class DatabasePublisher(Publisher):
         self.publish = link.publish
 
     def withdraw(self) -> None:
-        """Publish no more, and send nothing again."""
         self._link.withdraw(self._announcement)

@@ -49,13 +49,10 @@ TRANSPORT = tuple(Pair(pgn << 8, PGN_MASK_WITH_DESTINATION) for pgn in (TRANSFER
 
 
 class Filters(NamedTuple):
-    """Acceptance filters for identifiers of 29 and of 11 bits."""
-
     extended: tuple[Pair, ...] = ()
     standard: tuple[Pair, ...] = ()
 
     def accepts(self, identifier: int, extended: bool) -> bool:
-        """Return whether a frame passes."""
         return any(pair.accepts(identifier) for pair in (self.extended if extended else self.standard))
 
 
@@ -64,8 +61,6 @@ NOTHING = Filters((Pair(ID_MASK, ID_MASK),))
 
 
 class Traffic(NamedTuple):
-    """Frames that may be on the bus."""
-
     identifier: int
     extended: bool
     rate: float
@@ -87,7 +82,6 @@ def pair_of(message: MessageLayout) -> Pair:
 
 
 def traffic_of(messages: Iterable[MessageLayout]) -> list[Traffic]:
-    """Return the frames of messages, with the rates of their cycle times."""
     return [
         Traffic(each.frame_id, each.extended, 1000 / each.cycle_time_ms if each.cycle_time_ms else 1.0)
         for each in messages
@@ -130,7 +124,6 @@ def fit_filters(needed: Filters, banks: int | None, unwanted: Sequence[Traffic] 
 
 
 def _best_join(pairs: Sequence[Pair], unwanted: Sequence[Traffic]) -> tuple[float, int, Pair]:
-    """Return the join with the least unwanted traffic; of those, the narrowest."""
     candidates = combinations(pairs, 2) if len(pairs) <= FEW else pairwise(pairs)
     joins = {one.join(other) for one, other in candidates}
     return min((_cost(joined, unwanted), -joined.mask.bit_count(), joined) for joined in joins)
@@ -167,8 +160,6 @@ NOT_WANTED = "message that nobody subscribed to"
 
 
 class ForeignInterest:
-    """State: a subscription to types of databases; made by `ForeignReceiver.add`."""
-
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
 
@@ -198,7 +189,6 @@ class ForeignReceiver:
         """The decoder of each identifier that is a message which somebody wants; those of 11 bits are inverted."""
 
     def add(self, subscription: Subscription) -> ForeignInterest:
-        """Receive what a subscription matches; BusError or DbcError if its classes cannot be used."""
         self.databases.use_classes(subscription)
         interest = ForeignInterest(subscription)
         self._interests[interest] = None
@@ -206,7 +196,6 @@ class ForeignReceiver:
         return interest
 
     def remove(self, interest: ForeignInterest) -> None:
-        """Receive nothing more for a subscription."""
         self._interests.pop(interest, None)
         self._find_wanted()
 
@@ -216,16 +205,13 @@ class ForeignReceiver:
         self._wanted = {each.type_name for one in asked for each in self.databases.accepted_by(one)}
 
     def wanted_messages(self) -> Iterator[MessageLayout]:
-        """Return the messages that somebody subscribed to."""
         return (message for message in self.databases.messages if message.type_name in self._wanted)
 
     @property
     def unwanted(self) -> list[Traffic]:
-        """The traffic of messages that nobody subscribed to."""
         return traffic_of(each for each in self.databases.messages if each.type_name not in self._wanted)
 
     def knows(self, frame: Frame) -> bool:
-        """Return whether a frame belongs to a message of a database."""
         return self.databases.knows(frame)
 
     def receive(self, frame: Frame, now: int) -> None:
@@ -252,7 +238,6 @@ class ForeignReceiver:
             self._call(self._on_event, event)
 
     def _find_decoder(self, frame: Frame) -> Decoder | None:
-        """Return the decoder of a frame; None, and counted, if it is of no message or of one that nobody wants."""
         message = self.databases.message_of(frame)
         if message is None:
             rejected = self.databases.decode(frame, _EPOCH)
@@ -270,7 +255,6 @@ class ForeignReceiver:
         return found
 
     def loop_back(self, event: Any) -> None:
-        """Deliver an event that this program published, when its frame was sent."""
         if self._on_event is not None:
             self._call(self._on_event, event)
 
@@ -349,7 +333,6 @@ def _first_use(pair: Pair, node: int, catalog: Catalog | None) -> tuple[Identifi
 
 
 def _matching(pair: Pair, values: Iterable[int], shift: int) -> Iterator[int]:
-    """Return the values of a part of identifiers that a pair accepts."""
     field = {PRIORITY_SHIFT: ID_MASK >> PRIORITY_SHIFT, NODE_SHIFT: NODE_MASK >> NODE_SHIFT, 0: ETAG_MASK}[shift]
     mask = pair.mask >> shift & field
     return (value for value in values if (pair.value >> shift ^ value) & mask == 0)

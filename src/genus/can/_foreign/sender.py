@@ -49,7 +49,6 @@ class Broadcasts:
         return len(self.waiting)
 
     def check(self, frame: Frame, layout: MessageLayout) -> None:
-        """EventError if a message is long and for one node."""
         if len(frame.data) <= CLASSIC_BYTES or frame.fd:
             return
         destination = J1939Id.unpack(frame.id).destination
@@ -62,7 +61,6 @@ class Broadcasts:
     def add(
         self, frame: Frame, layout: MessageLayout, done: Callable[[int], None], unknown: Callable[[], None], now: int
     ) -> None:
-        """Send a message, after those that wait."""
         known = J1939Id.unpack(frame.id)
         self.waiting.append(_Waiting(J1939Broadcast(layout.pgn, frame.data, known.source), done, unknown))
         self._go_on(now)
@@ -76,13 +74,11 @@ class Broadcasts:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next frame is due."""
         if self._frames:
             return self._frames[0][0] * 1000
         return self._free_at if self.waiting else None
 
     def wake(self, now: int) -> None:
-        """Queue the frames that are due."""
         self._go_on(now)
 
     def _go_on(self, now: int) -> None:
@@ -113,8 +109,6 @@ MILLISECOND = 1_000_000
 
 
 class Outgoing(msgspec.Struct, eq=False):
-    """State: an event with its frame."""
-
     event: Event
     frame: Frame
     loop_back: bool
@@ -122,13 +116,10 @@ class Outgoing(msgspec.Struct, eq=False):
 
     @property
     def is_long(self) -> bool:
-        """Whether it does not fit a frame."""
         return len(self.frame.data) > CLASSIC_BYTES and not self.frame.fd
 
 
 class CyclicCounts(msgspec.Struct):
-    """State: counters of what was not sent of cyclic messages."""
-
     replaced: int = 0
     """Events that a newer one replaced before they were sent."""
     skipped: int = 0
@@ -161,15 +152,12 @@ class ForeignChannel:
         self.next_at: int | None = None
 
     def load(self) -> Frame:
-        """Return the frame of the last event, which gets into the mailbox."""
         assert self.latest is not None, "a frame is queued when there is an event"
         self.loaded = self.latest
         return self.latest.frame
 
 
 class ForeignSender:
-    """State: the messages that are published, and when the next cyclic frame is due."""
-
     def __init__(
         self,
         databases: Databases,
@@ -305,12 +293,10 @@ class ForeignSender:
 
     @property
     def wake_at(self) -> int | None:
-        """When the next cyclic frame or the next part of a long message is due."""
         times = (self.broadcasts.wake_at, *(each.next_at for each in self.channels.values()))
         return min((at for at in times if at is not None), default=None)
 
     def wake(self, now: int) -> None:
-        """Queue the cyclic frames and the parts of long messages that are due."""
         self.broadcasts.wake(now)
         for channel in self.channels.values():
             if channel.next_at is not None and channel.next_at <= now:
@@ -321,16 +307,15 @@ class ForeignSender:
                 if not channel.is_waiting:
                     self._queue_cyclic(channel, now)
 
-    # -- troubles ----------------------------------------------------------------------------------------------------
+    # -- problems ----------------------------------------------------------------------------------------------------
 
-    def report_to_all(self, trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of all publishers."""
-        self._report((each for channel in self.channels.values() for each in channel.announcements), trouble)
+    def report_to_all(self, problem: DeliveryProblem) -> None:
+        self._report((each for channel in self.channels.values() for each in channel.announcements), problem)
 
-    def _report(self, announcements: Iterable[ForeignAnnouncement], trouble: DeliveryProblem) -> None:
+    def _report(self, announcements: Iterable[ForeignAnnouncement], problem: DeliveryProblem) -> None:
         for announcement in announcements:
             if announcement.on_problem is not None:
-                self._call(announcement.on_problem, trouble)
+                self._call(announcement.on_problem, problem)
 
 
 def _shown(period_ns: int | None) -> str:

@@ -50,7 +50,7 @@ class J1939Id(NamedTuple):
         return cls(frame_id >> PRIORITY_SHIFT & 7, pgn, frame_id & 0xFF, destination_of(frame_id))
 
     def pack(self) -> int:
-        """The identifier as an integer; ValueError if a field does not fit. PDU1 without a destination is for all."""
+        """Return the identifier; ValueError if a field does not fit. PDU1 without a destination is for all nodes."""
         has_destination = is_pdu1(self.pgn)
         if not has_destination and self.destination is not None:
             raise ValueError(f"parameter group {self.pgn} has no destination")
@@ -63,7 +63,6 @@ class J1939Id(NamedTuple):
 
 
 def is_pdu1(pgn: int) -> bool:
-    """Return whether frames of a parameter group name their destination."""
     return pgn >> 8 & 0xFF < FIRST_PDU2
 
 
@@ -78,12 +77,10 @@ def pgn_of(frame_id: int) -> int:
 
 
 def destination_of(frame_id: int) -> int | None:
-    """Return the destination in a 29-bit identifier; None if its parameter group has none."""
     return frame_id >> 8 & 0xFF if is_pdu1(frame_id >> 8 & _PGN_MASK) else None
 
 
 def without_priority(frame_id: int) -> int:
-    """Return an identifier without its priority, which says nothing about its meaning."""
     return frame_id & ((1 << PRIORITY_SHIFT) - 1) & ID_MASK
 
 

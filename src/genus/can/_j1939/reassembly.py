@@ -87,7 +87,7 @@ class Incomplete(NamedTuple):
 
 @dataclass(slots=True)
 class _Session:
-    """State: one message from a source to a destination."""
+    """State: the packets of one message that were received."""
 
     frame_id: int
     size: int
@@ -97,18 +97,68 @@ class _Session:
     found: dict[int, bytes] = field(default_factory=dict)
     is_given: bool = False
 
-    def needs(self, number: int) -> int:
-        """Return the bytes that a packet must have."""
-        return min(PACKET_BYTES, self.size - PACKET_BYTES * (number - 1))
-
     def data(self) -> bytes:
-        return b"".join(self.found[number] for number in range(1, self.packets + 1))
+        return b"".join(self.found[number] for number in sorted(self.found))
 
 
-class J1939Reassembler:
-    """State: the long messages in progress on one bus, as a listener knows them.
+class _Sessions:
+    """State: the messages in progress on one bus, as a listener knows them.
 
     `counts` has how many messages and frames were lost, by reason; `on_incomplete` is called with each.
+    """
+
+    def __init__(self, on_incomplete: Callable[[Incomplete], object] | None = None) -> None:
+        self.counts: Counter[str] = Counter()
+        self.messages = 0
+        """How many messages were given."""
+        self._on_incomplete = on_incomplete
+        self._sessions: dict[tuple[int, int], _Session] = {}
+
+    @property
+    def open_sessions(self) -> int:
+        return sum(not session.is_given for session in self._sessions.values())
+
+    def expire(self, now_us: int) -> None:
+        """Give up messages of which nothing came for too long; without it, this is noticed at their next frame."""
+        for key in [key for key, session in self._sessions.items() if self._is_late(key, session, now_us)]:
+            self._end(key, TIMED_OUT)
+
+    def close(self) -> None:
+        for key in list(self._sessions):
+            self._end(key, NOT_FINISHED)
+
+    def _is_late(self, key: tuple[int, int], session: _Session, now_us: int) -> bool:
+        return now_us - session.last_us > BROADCAST_GAP_US
+
+    def _open(self, key: tuple[int, int], session: _Session) -> _Session:
+        if (former := self._sessions.get(key)) is not None:
+            self._end(key, TIMED_OUT if self._is_late(key, former, session.last_us) else REPLACED)
+        elif len(self._sessions) >= MAX_SESSIONS:
+            self._end(next(iter(self._sessions)), TOO_MANY)
+        self._sessions[key] = session
+        return session
+
+    def _find(self, key: tuple[int, int], now_us: int) -> _Session | None:
+        session = self._sessions.get(key)
+        if session is not None and self._is_late(key, session, now_us):
+            self._end(key, TIMED_OUT)
+            return None
+        return session
+
+    def _end(self, key: tuple[int, int], reason: str) -> None:
+        """Forget a session; its message is lost unless it was given."""
+        session = self._sessions.pop(key, None)
+        if session is not None and not session.is_given:
+            self._lose(reason, session.mark)
+
+    def _lose(self, reason: str, mark: object) -> None:
+        self.counts[reason] += 1
+        if self._on_incomplete is not None:
+            self._on_incomplete(Incomplete(reason, mark))
+
+
+class J1939Reassembler(_Sessions):
+    """State: the messages of the transport protocol; sessions are found by source and destination.
 
     >>> bus = J1939Reassembler()
     >>> bus.receive(0x1CEC_FF03, bytes([32, 10, 0, 2, 255, 0xCA, 0xFE, 0]), 0)
@@ -117,19 +167,6 @@ class J1939Reassembler:
     >>> f"{message.frame_id:08X}", message.data
     ('1CFECA03', b'abcdefghij')
     """
-
-    def __init__(self, on_incomplete: Callable[[Incomplete], object] | None = None) -> None:
-        self.counts: Counter[str] = Counter()
-        """What was lost, by reason: messages that are incomplete, and frames that belong to none."""
-        self.messages = 0
-        """How many messages were given."""
-        self._on_incomplete = on_incomplete
-        self._sessions: dict[tuple[int, int], _Session] = {}
-        """By source and destination."""
-
-    def is_part(self, frame_id: int) -> bool:
-        """Return whether frames with an identifier of 29 bits belong to the transport protocol."""
-        return pgn_of(frame_id) in (TRANSFER_CONTROL, TRANSFER_DATA)
 
     def receive(self, frame_id: int, data: bytes, now_us: int, mark: object = None) -> LongMessage | None:
         """Take a frame with an identifier of 29 bits; returns the message that it completes, if it does.
@@ -144,28 +181,17 @@ class J1939Reassembler:
         self._control(frame_id, destination, data, now_us, mark)
         return None
 
-    def expire(self, now_us: int) -> None:
-        """Give up messages of which nothing came for too long; without it, this is noticed at their next frame."""
-        late = [key for key, session in self._sessions.items() if _is_late(key, session, now_us)]
-        for key in late:
-            self._end(key, TIMED_OUT)
-
-    def close(self) -> None:
-        """Give up all messages in progress: no more frames will come."""
-        for key in list(self._sessions):
-            self._end(key, NOT_FINISHED)
-
-    @property
-    def open_sessions(self) -> int:
-        """How many messages are in progress."""
-        return sum(not session.is_given for session in self._sessions.values())
-
-    # -- frames ------------------------------------------------------------------------------------------------------
+    def _is_late(self, key: tuple[int, int], session: _Session, now_us: int) -> bool:
+        return now_us - session.last_us > (BROADCAST_GAP_US if key[1] == GLOBAL_ADDRESS else ANSWER_GAP_US)
 
     def _control(self, frame_id: int, destination: int, data: bytes, now_us: int, mark: object) -> None:
         source, kind = frame_id & 0xFF, data[0] if data else None
         if kind in (RTS, BAM):
-            self._announce(frame_id, destination, data, now_us, mark)
+            announced = _read_announcement(frame_id, destination, data)
+            if announced is None:
+                self._lose(BAD_ANNOUNCEMENT, mark)
+            else:
+                self._open((source, destination), _Session(*announced, mark, now_us))
         elif kind == CTS:
             self._refresh((destination, source), data, now_us)
         elif kind == END:
@@ -175,34 +201,20 @@ class J1939Reassembler:
         else:
             self._lose(BAD_ANNOUNCEMENT, mark)
 
-    def _announce(self, frame_id: int, destination: int, data: bytes, now_us: int, mark: object) -> None:
-        key = frame_id & 0xFF, destination
-        announced = _read_announcement(frame_id, destination, data)
-        if announced is None:
-            self._lose(BAD_ANNOUNCEMENT, mark)
-            return
-        if (former := self._sessions.get(key)) is not None:
-            self._end(key, TIMED_OUT if _is_late(key, former, now_us) else REPLACED)
-        elif len(self._sessions) >= MAX_SESSIONS:
-            self._end(next(iter(self._sessions)), TOO_MANY)
-        self._sessions[key] = _Session(*announced, mark, now_us)
-
     def _packet(self, key: tuple[int, int], data: bytes, now_us: int, mark: object) -> LongMessage | None:
-        session = self._sessions.get(key)
-        if session is not None and _is_late(key, session, now_us):
-            self._end(key, TIMED_OUT)
-            session = None
+        session = self._find(key, now_us)
         if session is None:
             self._lose(STRAY, mark)
             return None
         session.last_us = max(session.last_us, now_us)
         number = data[0] if data else 0
-        if not 1 <= number <= session.packets or len(data) <= session.needs(number):
+        needed = min(PACKET_BYTES, session.size - PACKET_BYTES * (number - 1))
+        if not 1 <= number <= session.packets or len(data) <= needed:
             self._lose(BAD_PACKET, mark)
             return None
         if session.is_given:
             return None  # the receiver asked for it again, though all packets were seen here
-        packet = bytes(data[1 : session.needs(number) + 1])
+        packet = bytes(data[1 : needed + 1])
         if session.found.setdefault(number, packet) != packet:
             self._end(key, DIFFERENT)  # of another message, whose announcement was lost
             return None
@@ -224,7 +236,7 @@ class J1939Reassembler:
     def _refresh(self, key: tuple[int, int], data: bytes, now_us: int) -> None:
         """Note that the receiver wants more packets: the message goes on, unless it is another one."""
         session = self._sessions.get(key)
-        if session is None or _is_late(key, session, now_us):
+        if session is None or self._is_late(key, session, now_us):
             return
         if len(data) >= 8 and int.from_bytes(data[5:8], "little") != pgn_of(session.frame_id):
             self._end(key, LOST)
@@ -241,23 +253,6 @@ class J1939Reassembler:
             if session is not None and pgn in (None, pgn_of(session.frame_id)):
                 self._end(each, reason)
                 return
-
-    # -- ends --------------------------------------------------------------------------------------------------------
-
-    def _end(self, key: tuple[int, int], reason: str) -> None:
-        """Forget a session; its message is lost unless it was given."""
-        session = self._sessions.pop(key, None)
-        if session is not None and not session.is_given:
-            self._lose(reason, session.mark)
-
-    def _lose(self, reason: str, mark: object) -> None:
-        self.counts[reason] += 1
-        if self._on_incomplete is not None:
-            self._on_incomplete(Incomplete(reason, mark))
-
-
-def _is_late(key: tuple[int, int], session: _Session, now_us: int) -> bool:
-    return now_us - session.last_us > (BROADCAST_GAP_US if key[1] == GLOBAL_ADDRESS else ANSWER_GAP_US)
 
 
 def _read_announcement(frame_id: int, destination: int, data: bytes) -> tuple[int, int, int] | None:
@@ -282,27 +277,12 @@ MAX_FAST = FIRST_BYTES + 31 * OTHER_BYTES
 """The most bytes of a message: the number of a frame has 5 bits."""
 
 
-@dataclass(slots=True)
-class _FastSession:
-    """State: the frames of one message."""
+class FastPackets(_Sessions):
+    """State: the messages of parameter groups that are sent in fast packets.
 
-    frame_id: int
-    size: int
-    mark: object
-    last_us: int
-    found: dict[int, bytes] = field(default_factory=dict)
-
-    @property
-    def frames(self) -> int:
-        return 1 + -(-max(self.size - FIRST_BYTES, 0) // OTHER_BYTES)
-
-    def needs(self, number: int) -> int:
-        """Return the bytes of the message that a frame must have."""
-        return min(OTHER_BYTES, self.size - FIRST_BYTES - OTHER_BYTES * (number - 1))
-
-
-class FastPackets:
-    """State: the messages in progress on one bus, of the parameter groups that are sent in fast packets.
+    The first byte of each frame has a sequence counter in its upper three bits, the same for all frames of a message,
+    and the number of the frame in its lower five. The first frame says the size of the message and has six bytes of it,
+    the others have seven. Sessions are found by identifier without priority, and counter.
 
     >>> bus = FastPackets({129029})
     >>> bus.receive(0x0DF8_0523, bytes([0x40, 9]) + b"abcdef", 0)
@@ -311,21 +291,11 @@ class FastPackets:
     """
 
     def __init__(self, pgns: Collection[int], on_incomplete: Callable[[Incomplete], object] | None = None) -> None:
-        self.counts: Counter[str] = Counter()
-        """What was lost, by reason, as that of a `J1939Reassembler`."""
-        self.messages = 0
+        super().__init__(on_incomplete)
         self._pgns = frozenset(pgns)
-        self._on_incomplete = on_incomplete
-        self._sessions: dict[tuple[int, int], _FastSession] = {}
-        """By identifier without priority, and sequence counter."""
-
-    def is_part(self, frame_id: int) -> bool:
-        """Return whether frames with an identifier of 29 bits are fast packets."""
-        return pgn_of(frame_id) in self._pgns
 
     def receive(self, frame_id: int, data: bytes, now_us: int, mark: object = None) -> LongMessage | None:
-        """Take a frame with an identifier of 29 bits; returns the message that it completes, if it does."""
-        if not self.is_part(frame_id):
+        if pgn_of(frame_id) not in self._pgns:
             return None
         if not data:
             self._lose(BAD_PACKET, mark)
@@ -333,55 +303,34 @@ class FastPackets:
         key, number = (without_priority(frame_id), data[0] >> 5), data[0] & 0x1F
         if number == 0:
             return self._begin(key, frame_id, data, now_us, mark)
-        session = self._sessions.get(key)
-        if session is not None and now_us - session.last_us > BROADCAST_GAP_US:
-            self._end(key, TIMED_OUT)
-            session = None
-        if session is None or number >= session.frames or len(data) <= session.needs(number):
-            self._lose(STRAY if session is None else BAD_PACKET, mark)
+        session = self._find(key, now_us)
+        if session is None:
+            self._lose(STRAY, mark)
             return None
-        return self._take(key, session, number, bytes(data[1 : session.needs(number) + 1]), now_us)
-
-    def expire(self, now_us: int) -> None:
-        """Give up messages of which nothing came for too long."""
-        for key in [key for key, each in self._sessions.items() if now_us - each.last_us > BROADCAST_GAP_US]:
-            self._end(key, TIMED_OUT)
-
-    def close(self) -> None:
-        """Give up all messages in progress: no more frames will come."""
-        for key in list(self._sessions):
-            self._end(key, NOT_FINISHED)
+        needed = min(OTHER_BYTES, session.size - FIRST_BYTES - OTHER_BYTES * (number - 1))
+        if number >= session.packets or len(data) <= needed:
+            self._lose(BAD_PACKET, mark)
+            return None
+        return self._take(key, session, number, bytes(data[1 : needed + 1]), now_us)
 
     def _begin(self, key: tuple[int, int], frame_id: int, data: bytes, now_us: int, mark: object) -> LongMessage | None:
         size = data[1] if len(data) > 1 else 0
         if not 1 <= size <= MAX_FAST or len(data) < 2 + min(size, FIRST_BYTES):
             self._lose(BAD_ANNOUNCEMENT, mark)
             return None
-        if (former := self._sessions.get(key)) is not None:
-            self._end(key, TIMED_OUT if now_us - former.last_us > BROADCAST_GAP_US else REPLACED)
-        elif len(self._sessions) >= MAX_SESSIONS:
-            self._end(next(iter(self._sessions)), TOO_MANY)
-        session = self._sessions[key] = _FastSession(frame_id, size, mark, now_us)
+        frames = 1 + -(-max(size - FIRST_BYTES, 0) // OTHER_BYTES)
+        session = self._open(key, _Session(frame_id, size, frames, mark, now_us))
         return self._take(key, session, 0, bytes(data[2 : 2 + min(size, FIRST_BYTES)]), now_us)
 
     def _take(
-        self, key: tuple[int, int], session: _FastSession, number: int, part: bytes, now_us: int
+        self, key: tuple[int, int], session: _Session, number: int, part: bytes, now_us: int
     ) -> LongMessage | None:
         session.last_us = max(session.last_us, now_us)
         if session.found.setdefault(number, part) != part:
             self._end(key, DIFFERENT)
             return None
-        if len(session.found) < session.frames:
+        if len(session.found) < session.packets:
             return None
         del self._sessions[key]
         self.messages += 1
-        data = b"".join(session.found[each] for each in range(session.frames))
-        return LongMessage(session.frame_id, data, destination_of(session.frame_id))
-
-    def _end(self, key: tuple[int, int], reason: str) -> None:
-        self._lose(reason, self._sessions.pop(key).mark)
-
-    def _lose(self, reason: str, mark: object) -> None:
-        self.counts[reason] += 1
-        if self._on_incomplete is not None:
-            self._on_incomplete(Incomplete(reason, mark))
+        return LongMessage(session.frame_id, session.data(), destination_of(session.frame_id))

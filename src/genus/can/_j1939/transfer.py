@@ -55,7 +55,6 @@ class J1939Frame(NamedTuple):
 
 
 def count_packets(size: int) -> int:
-    """Return the number of packets of a message."""
     return -(-size // PACKET_BYTES)
 
 
@@ -167,8 +166,6 @@ class J1939Transfer:
 
 @dataclass(slots=True)
 class _Incoming:
-    """State: one message that is being received."""
-
     pgn: int
     size: int
     packets: int
@@ -182,7 +179,6 @@ class _Incoming:
 
     @property
     def missing(self) -> int | None:
-        """The first packet that is missing."""
         return next((number for number in range(1, self.packets + 1) if number not in self.found), None)
 
 

@@ -58,7 +58,6 @@ class BusDriver:
         self._is_dead = False
 
     def send(self, frame: Frame) -> None:
-        """Give a frame to python-can; DriverRefused if that fails."""
         try:
             self.bus.send(to_message(frame))
         except Exception as problem:  # interfaces raise what their libraries do
@@ -73,14 +72,12 @@ class BusDriver:
             )
 
     def call(self, call: Call) -> None:
-        """Queue a call of a handler; it is dropped and counted if too many wait."""
         if self.calls.qsize() < MAX_QUEUED_CALLS:
             self.calls.put(call)
         else:
             self.dropped_calls += 1
 
     def warn(self, message: str) -> None:
-        """Log a warning with the name of the bus."""
         log.warning("%s: %s", self.bus.channel_info, message)
 
     def poll(self) -> str:
@@ -101,7 +98,6 @@ class BusDriver:
             self.warn(f"nothing can be read from this interface: {describe_failure(problem)}")
 
     def reading_works(self) -> None:
-        """Reading did not raise."""
         self.is_failing = False
         if self._is_dead:
             self._is_dead = False
@@ -148,12 +144,10 @@ class LiveHost:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was not closed."""
         return self._running
 
     @property
     def confirms(self) -> bool:
-        """Whether the interface tells when a frame was sent, as far as is known."""
         return self._port.confirmation is not Confirmation.NONE
 
     def call(self, action: Callable[[int], R]) -> R:
@@ -175,7 +169,6 @@ class LiveHost:
             self._timer.notify()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        """Wait until a condition holds, at most `timeout` seconds; returns whether it holds."""
         with self._lock:
             self._programs_waiting += 1
             try:
@@ -184,7 +177,6 @@ class LiveHost:
                 self._programs_waiting -= 1
 
     def counters(self) -> Mapping[str, int]:
-        """Return the numbers of frames sent and received, of echoes ignored, and of failures by reason."""
         with self._lock:
             more = {"dropped: handlers too slow": self._driver.dropped_calls}
             if self._lost_frames is not None and self._running:
@@ -239,7 +231,6 @@ class LiveHost:
                 self._count_failure("a timer could not be processed")
 
     def _wait_and_wake(self) -> None:
-        """Wait until the next timer is due, or for a while; process it if it is due."""
         now = self.clock()
         if now - self._polled_at >= _POLL_S * 1e9:
             self._polled_at = now
@@ -291,7 +282,6 @@ def read_message(port: DriverPort, message: "can.Message", now: int, linux_error
 
 
 def to_message(frame: Frame) -> "can.Message":
-    """Return the message of python-can that sends a frame."""
     return can.Message(
         arbitration_id=frame.id, data=frame.data, is_extended_id=frame.extended, is_fd=frame.fd, bitrate_switch=frame.fd
     )

@@ -86,7 +86,6 @@ class CanAddress(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fd(self) -> bool:
-        """Whether frames are CAN FD, of up to 64 bytes."""
         return self.timing.data_bitrate is not None
 
 
@@ -209,8 +208,6 @@ class Confirmation(StrEnum):
 
 
 class InterfaceProfile(msgspec.Struct, frozen=True, kw_only=True):
-    """What an interface of python-can tells."""
-
     confirmation: Confirmation
     asks_for_echo: bool = False
     """Whether it takes `receive_own_messages`."""
@@ -336,7 +333,6 @@ def known_options(interface: str) -> frozenset[str] | None:
 
 
 def _parameters(cls: type) -> set[str]:
-    """Return the parameters that the constructor of one class has or describes."""
     constructor = vars(cls).get("__init__")
     if constructor is None:
         return set()

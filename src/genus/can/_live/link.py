@@ -91,7 +91,6 @@ def _open_interface(address: CanAddress) -> "can.BusABC":
 
 
 def open_host(machine: Machine, address: CanAddress) -> LiveHost:
-    """Run a machine on the interface of an address."""
     bus = open_interface(address)
     lost = None
     if address.interface in DATAGRAM_INTERFACES:
@@ -180,11 +179,9 @@ class CanLink(NodeLink):
         return publisher
 
     def repeats(self, cls: type) -> bool:
-        """Return whether the last event of a type is sent again every period: a type of a database."""
         return self._foreign is not None and self._foreign.owns(cls)
 
     def pass_on(self, event: Event) -> None:
-        """Publish an event on its channel, which is announced if it was not yet."""
         if self._foreign is not None and self._foreign.owns(type(event)):
             self._foreign.pass_on(event)
         else:
@@ -195,7 +192,7 @@ class CanLink(NodeLink):
         if self._host is not None and not self._host.confirms and isinstance(qos, Soft | Hard):
             raise BusError(
                 f"{name_of(cls)} cannot be announced with a deadline: the interface {self.address.interface} does not "
-                "confirm what was sent, so lateness could not be told; announce it as BestEffort(), or add "
+                "confirm what was sent, so lateness could not be noticed; announce it as BestEffort(), or add "
                 "confirm=send to the address to count frames as sent when the driver takes them"
             )
 
@@ -214,7 +211,6 @@ class CanLink(NodeLink):
 
     @property
     def types(self) -> Mapping[str, type]:
-        """The kinds and event types of the databases, by name."""
         return {} if self._foreign is None else self._foreign.types
 
     def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
@@ -244,18 +240,15 @@ class CanLink(NodeLink):
 
     @property
     def is_bound(self) -> bool:
-        """Whether it has what it needs to receive events."""
         return not self.address.joins or super().is_bound
 
     def counters(self) -> Mapping[str, int]:
-        """Counters of frames, and what was dropped and lost by reason."""
         if self._driver is None or self._foreign is None:
             return super().counters()
         own = super().counters() if self.address.joins else self._driver.counters()
         return {**own, **self._foreign.counters()}
 
     def close(self) -> None:
-        """Send nothing again, send final reports and leave the bus."""
         if self._foreign is not None and self._driver is not None:
             self._foreign.close()
         if self.address.joins:

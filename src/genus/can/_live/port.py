@@ -70,8 +70,6 @@ class Driver(Protocol):
 
 
 class _InDriver(msgspec.Struct, eq=False):
-    """State: a frame that the driver has."""
-
     frame: Frame
     since: int
     quiet_since: int
@@ -129,19 +127,16 @@ class DriverPort:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits and the driver has nothing, or nothing can be sent."""
         return self._is_off or (self._waiting == _EMPTY and self._in_driver == _EMPTY)
 
     # -- inputs --------------------------------------------------------------------------------------------------------
 
     def call(self, action: Callable[[int], R], now: int) -> R:
-        """Call a function of the machine with the time."""
         result = action(now)
         self._settle(now)
         return result
 
     def receive(self, frame: Frame, stamp_s: float, now: int, *, is_rx: bool = True) -> None:
-        """A message was read: a frame of another node, or the echo of an own one."""
         at = self._stamps.time_of(stamp_s, now)
         if self._is_off and is_rx:
             self._return_to_bus(now)
@@ -159,11 +154,9 @@ class DriverPort:
         self._settle(now)
 
     def ignore(self, reason: str) -> None:
-        """A message was read that is of no use here."""
         self.counts[f"ignored: {reason}"] += 1
 
     def error(self, report: ErrorReport, now: int) -> None:
-        """An error frame was read."""
         self.counts["error frames"] += 1
         if report.overflow:
             self.counts["receive failed: the controller's buffer overflowed"] += 1
@@ -185,11 +178,9 @@ class DriverPort:
         self._settle(now)
 
     def error_without_class(self, now: int) -> None:
-        """An error frame was read that does not say what happened."""
         self.counts["error frames"] += 1
 
     def poll(self, state: str, now: int) -> None:
-        """The state of the interface was read: `active`, `passive` or `error`."""
         if state == "error" and not self._is_off:
             self._is_polled_off = True
             self._leave_bus(now)
@@ -201,7 +192,6 @@ class DriverPort:
 
     @property
     def wake_at(self) -> int | None:
-        """When to call `wake`; None if no timer is set."""
         if self._waiting == _EMPTY and self._in_driver == _EMPTY:
             return self.machine.wake_at
         times = [self.machine.wake_at]
@@ -214,7 +204,6 @@ class DriverPort:
         return min((at for at in times if at is not None), default=None)
 
     def wake(self, now: int) -> None:
-        """The time `wake_at` has come."""
         at = self.machine.wake_at
         if at is not None and at <= now:
             self.machine.wake(now)
@@ -334,7 +323,6 @@ class DriverPort:
     # -- what came back ------------------------------------------------------------------------------------------------
 
     def _find_in_driver(self, frame: Frame) -> int | None:
-        """Return the mailbox whose frame in the driver equals a received one."""
         for mailbox, entry in enumerate(self._in_driver):
             if entry is not None and entry.frame.id == frame.id and entry.frame == frame:
                 return mailbox
@@ -393,7 +381,6 @@ class DriverPort:
         return min(max(usual, LEAST_PATIENCE_NS) << DOUBT_SHIFT * min(self._doubts, 8), GIVE_UP_NS)
 
     def _time_out(self, entry: _InDriver) -> int:
-        """When something is to be done about a frame that is not confirmed."""
         report_at = (self._doubted_since or entry.since) + CONFIRM_TIMEOUT_NS
         if self.confirmation is Confirmation.PROBE:
             return entry.since + PROBE_NS if entry.is_reported else report_at
@@ -423,7 +410,6 @@ class DriverPort:
                 self._doubted_since = self._doubted_since or entry.since
 
     def _end_doubts(self) -> None:
-        """The driver is alive."""
         self._doubts, self._doubted_since, self._is_reported = 0, None, False
 
     def _stop_probing(self, now: int) -> None:
@@ -457,7 +443,6 @@ class DriverPort:
         self.machine.unconfirmed(entry.frame, now, gone=True, maybe_sent=maybe_sent)
 
     def _oldest(self) -> _InDriver | None:
-        """Return the frame that was given to the driver first."""
         entries = [entry for entry in self._in_driver if entry is not None]
         return min(entries, key=lambda entry: entry.since, default=None)
 

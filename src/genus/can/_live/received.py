@@ -88,14 +88,12 @@ class EchoFilter:
         self._returned: dict[tuple[int, bytes], int] = {}
 
     def expect(self, frame: Frame, now: int) -> None:
-        """Expect the echo of a frame that is about to be sent."""
         self._drop_old(now)
         key = _key(frame)
         self._sent.append((now, key))
         self._expected[key] = self._expected.get(key, 0) + 1
 
     def recognise(self, frame: Frame, now: int) -> bool:
-        """Return whether a received frame is the echo of one that was sent."""
         if not self._sent:
             return False
         self._drop_old(now)

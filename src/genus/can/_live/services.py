@@ -176,7 +176,7 @@ class LiveMonitor:
         return {} if self._databases is None else self._databases.types
 
     def on_event(self, receive: Callable[[Event, int, int], object]) -> Callable[[], None]:
-        """Call a function with each event, the number of the node that sent it, and the time; returns what ends that.
+        """Call a function with each event, the number of its node, and the time; returns a function that ends it.
 
         The node of messages of databases is 0; times are nanoseconds since 1970. The function is called by the thread
         that receives, so it must be quick. Without a catalog, only messages of databases are decoded.
@@ -264,7 +264,6 @@ def _ignore(notice: object) -> None:
 
 
 def parse_can_address(address: str) -> CanAddress:
-    """Return the parts of an address of a live CAN bus; BusError if it is another."""
     if not address.startswith("can:"):
         raise BusError(f"{address!r} is no CAN bus; write for example can:udp_multicast")
     return parse_address(address.removeprefix("can:"))

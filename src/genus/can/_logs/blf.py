@@ -123,7 +123,6 @@ _FD_64_REMOTE, _FD_64_FD = 0x10, 0x1000
 
 
 def read_blf(file: LogFile) -> Iterator[LogBlock]:
-    """Yield the frames of a BLF file; positions count them."""
     data = file.read_all()
     start_us, at = _file_header(data, file.skipped)
     yield from blocks(_frames(file, data, at, start_us))
@@ -162,12 +161,11 @@ class _Objects(NamedTuple):
 
     @property
     def location(self) -> str:
-        """Where they are, for messages."""
         return f"container at byte {self.at}"
 
 
 class _ChannelNames:
-    """State: the names of CAN channels by their numbers, as texts between the frames tell them."""
+    """State: the names of CAN channels by their numbers, as texts between the frames give them."""
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
@@ -192,7 +190,6 @@ class _ChannelNames:
                     self._names[int(values["number"])] = values["network"]
 
     def of(self, numbers: list[int]) -> tuple[str, ...]:
-        """Return the name of each channel; its number if it has none of its own."""
         names = list(self._names.values())
         return tuple(
             self._names[each] if names.count(self._names.get(each, "")) == 1 else str(each) for each in numbers
@@ -200,7 +197,6 @@ class _ChannelNames:
 
 
 def _frames(file: LogFile, data: Buffer, at: int, start_us: int) -> Iterator[list[FrameColumns]]:
-    """Yield the frames of one container after the other."""
     names, done = _ChannelNames(), 0
     for objects in _objects(file, data, at):
         header = fields_at(objects.buffer, objects.begin, _HEADER)
@@ -228,7 +224,6 @@ def _frames(file: LogFile, data: Buffer, at: int, start_us: int) -> Iterator[lis
 
 
 def _whole_frames(header: npt.NDArray[Any], types: Numbers) -> tuple[Mask, Mask]:
-    """Return which objects hold frames, and which of these are as long as they must be."""
     header_size, version, least = header["header_size"], header["version"], _LEAST[types]
     is_known = least >= 0
     is_header = (version == 1) & (header_size == 32) | (version == 2) & (header_size == 40)
@@ -255,7 +250,6 @@ class _Payloads(NamedTuple):
 
     @classmethod
     def of(cls, columns: npt.NDArray[Any], header: npt.NDArray[Any]) -> "_Payloads":
-        """Read their fields."""
         names, data = columns.dtype.names or (), columns["data"]
         if "valid" not in names:
             flags, length = columns["flags"], np.minimum(columns["dlc"], CLASSIC_BYTES).astype(np.int64)
@@ -278,7 +272,6 @@ class _Payloads(NamedTuple):
     def frames(
         self, skipped: SkippedRecords, objects: _Objects, at_us: Numbers, position: Numbers, names: _ChannelNames
     ) -> list[FrameColumns]:
-        """Return the data frames among them."""
         _count(skipped, REMOTE_FRAME, self.is_remote)
         kept = np.flatnonzero(~self.is_remote)
         identifier = self.columns["id"][kept].astype(np.int64)

@@ -106,7 +106,6 @@ def parse_columns(text: str) -> Columns:
 
 
 def find_delimiter(columns: Columns, head: Sequence[str]) -> str:
-    """Return what separates the columns of a description in the first lines; empty for blanks."""
     least = len(columns) - 1
     for delimiter in DELIMITERS:
         if head and sum(line.count(delimiter) >= least for line in head) * 2 > len(head):
@@ -123,7 +122,6 @@ _NO_TAB = r"[^\S\t]"
 
 
 def row_of(name: str, columns: Columns, delimiter: str, *, hint: Unit | None = None) -> Row:
-    """Return the row of a format with these columns."""
     at = re.escape(delimiter)
     cell = rf'(?:"[^"]*"(?=\s*(?:{at}|$))|[^{at}]*)' if delimiter else r"[^\s]+"
     value = rf'[^{at}"]' if delimiter else r"[^\s]"
@@ -164,8 +162,6 @@ def _pattern_of(column: Column, number: int, cell: str, value: str, at: str, is_
 
 
 class CellFormat(LineFormat):
-    """State: a log whose lines are cells, and whether its rows have begun."""
-
     def __init__(self, row: Row, columns: Columns, unit: Unit = "s") -> None:
         said = {each.role: each.detail for each in columns}
         bases = (10 if said["id"] == "dec" else 16, 10 if said["data"] == "dec" else 16)
@@ -175,7 +171,6 @@ class CellFormat(LineFormat):
         self._id += sum(each.cells - 1 for each in columns[: self._id])
 
     def read_header(self, text: str) -> HeaderLine | None:
-        """Comments, names of columns, and what is before them."""
         if text.lstrip(' \t"').startswith(("#", "//")):
             return HeaderLine()
         delimiter = self.row.delimiter
@@ -258,7 +253,6 @@ def _in_order(roles: Mapping[str, int], details: Mapping[str, str], width: int, 
 
 
 def _byte_columns(names: Sequence[str]) -> tuple[int, int]:
-    """Return the first of successive columns with numbered names, and how many there are."""
     numbered = [(number, int(found[1])) for number, name in enumerate(names) if (found := _BYTE.fullmatch(name))]
     if not numbered:
         return -1, 0
@@ -270,7 +264,6 @@ def _byte_columns(names: Sequence[str]) -> tuple[int, int]:
 
 
 def _unit_in(name: str) -> str:
-    """Return the unit in the name of a column of times."""
     name = name.removeprefix("timestamps").removeprefix("timestamp").removeprefix("time")
     return next(
         (unit for word, unit in _UNIT_NAMES if name.startswith(word) or name.endswith(word)),
@@ -322,7 +315,6 @@ def refine(columns: Columns, rows: Sequence[Sequence[str]]) -> Columns:
 
 
 def _have_dates(rows: Sequence[Sequence[str]], at: int) -> bool:
-    """Return whether a column has clocks, and the one before it has their dates."""
     values = [row[at - 1 : at + 1] for row in rows if len(row) > at]
     return bool(values) and all(":" in clock and read_date(day) is not None for day, clock in values)
 
@@ -389,7 +381,6 @@ ENOUGH = 6
 
 
 def _counts(cells: Sequence[str]) -> bool:
-    """Return whether a column has the numbers of rows."""
     numbers = [int(cell) for cell in cells if cell.isdecimal()]
     return len(numbers) == len(cells) > 2 and {b - a for a, b in pairwise(numbers)} == {1}
 
@@ -518,7 +509,6 @@ class FoundColumns(NamedTuple):
 
 @lru_cache(maxsize=4)
 def find_columns(head: tuple[str, ...]) -> FoundColumns | None:
-    """Return the columns of a log with these first lines; None if they are no cells of frames."""
     for delimiter in DELIMITERS:
         lines = (line for line in head if delimiter in line and not line.lstrip().startswith("#"))
         rows = [split_text(line, delimiter) for line in islice(lines, ROWS_ENOUGH)]

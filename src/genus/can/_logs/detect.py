@@ -77,7 +77,6 @@ class Head(NamedTuple):
 
     @classmethod
     def of(cls, start: bytes) -> "Head":
-        """Return the lines of the first bytes of a log."""
         lines = without_colours(start.removeprefix(b"\xef\xbb\xbf")).split(b"\n")
         whole = lines[:-1] if len(lines) > 1 and len(start) >= HEAD_BYTES else lines
         return cls(tuple(line.decode("latin-1") for line in whole[:HEAD_LINES] if line.strip(BLANKS.encode())))
@@ -124,7 +123,6 @@ class _HeadFrame(NamedTuple):
 
 
 def detect(start: bytes) -> Detected:
-    """Return what a log is taken for that begins with these bytes; see `find`."""
     found = find(start)
     return found if isinstance(found, Detected) else found.detected
 
@@ -172,13 +170,11 @@ def _most_frames(head: Head, lines: Sequence[str]) -> str | None:
 
 
 def _is_no_guess(format: LineFormat, lines: Sequence[str]) -> bool:
-    """Return whether all frames of a format that reads much are empty, so that it reads something else."""
     frames = _read_head(format, lines)[0] if format.row.is_loose or format.row.name == CSV else []
     return len(frames) > 1 and not any(each.frame.data for each in frames)
 
 
 def _new(name: str, head: Head, columns: Columns | None = None) -> LineFormat | None:
-    """Return a format for a log with this head; None if it is no CSV log."""
     if columns is not None:
         return CellFormat(row_of("columns", columns, find_delimiter(columns, head.lines)), columns)
     if name != CSV:
@@ -205,7 +201,6 @@ def _count_frames(format: LineFormat, lines: Sequence[str], to_beat: int = -1) -
 
 
 def _read_head(format: LineFormat, lines: Sequence[str]) -> tuple[list[_HeadFrame], int, int]:
-    """Return the frames of some lines, how many lines are damaged, and how many are something else."""
     frames, damaged, others = list[_HeadFrame](), 0, 0
     for text in lines:
         if format.read_header(text) is not None:
@@ -316,7 +311,6 @@ def _is_decimal_kvaser(lines: Sequence[str]) -> bool:
 
 
 def _columns_of(format: LineFormat, frames: Sequence[_HeadFrame]) -> str:
-    """Return the fields of a line by their names."""
     if isinstance(format, CellFormat):
         return ", ".join(map(str, format.columns))
     if not frames:
@@ -412,7 +406,6 @@ CANDUMP = ("log", "candump")
 
 
 def _are_numbers_of_lines(plain: Stamps | None) -> bool:
-    """Return whether time stamps are integers that grow by one from line to line."""
     return (
         plain is not None
         and len(plain.values) > 2
@@ -470,7 +463,6 @@ MANY = 20
 def _judge(
     format: LineFormat, frames: Sequence[_HeadFrame], damaged: int, doubts: list[str], *, is_guess: bool
 ) -> None:
-    """Add what contradicts the columns."""
     row, ids = format.row, {each.frame.id for each in frames}
     if 4 * damaged > len(frames):
         doubts.append(f"{damaged} of the first {damaged + len(frames)} lines are no frames of this format")

@@ -35,13 +35,11 @@ _LAST = np.array([0, *(((1 << 8 * width) - 1) << (64 - 8 * width) for width in r
 
 
 def windows_at(buffer: Bytes, starts: npt.NDArray[np.int64], width: int) -> Bytes:
-    """Return a row of `width` bytes from each start; the buffer must be long enough."""
     windows: npt.NDArray[np.void] = np.ndarray((len(buffer) - width + 1,), f"V{width}", buffer, strides=(1,))
     return windows[starts].view(np.uint8).reshape(len(starts), width)
 
 
 def words_at(buffer: Bytes, starts: Offsets) -> Word:
-    """Return the eight bytes from each start, as a word."""
     words: Word = windows_at(buffer, starts, 8).view(np.uint64)[:, 0]
     return words
 
@@ -70,7 +68,6 @@ def numbers(buffer: Bytes, starts: Offsets, ends: Offsets, base: int) -> tuple[O
 
 
 def _last_eight(buffer: Bytes, ends: Offsets, widths: Offsets, base: int) -> tuple[Offsets, Mask]:
-    """Return the numbers of the `widths` characters before ends, eight at most."""
     keep = _LAST[widths]
     words = words_at(buffer, ends - 8) & keep | _ZEROS & ~keep
     if base == 10:
@@ -92,7 +89,6 @@ def _eight_digits(words: Word) -> npt.NDArray[np.int64]:
 
 
 def is_hex(text: Bytes) -> npt.NDArray[np.bool_]:
-    """Return which characters are hexadecimal digits, in upper or lower case."""
     return (text - np.uint8(ord("0")) < 10) | ((text | np.uint8(0x20)) - np.uint8(ord("a")) < 6)
 
 
@@ -218,7 +214,6 @@ def _unpadded(words: Word) -> tuple[Word, Word]:
 
 
 def _is_first(blank: Word) -> Mask:
-    """Return whether no blank is behind another character."""
     found: Mask = blank & (blank + np.uint64(1)) == 0
     return found
 

@@ -12,9 +12,8 @@ from typing import Literal, NamedTuple, TypeAlias
 from genus.can._logs.log_file import BAD_IDENTIFIER, DAMAGED_LINE, LENGTHS_DISAGREE, decode_text
 from genus.can._logs.times import Span, TimeFields
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
+from genus.can._wire.length import FD_SIZES
 
-FD_LENGTHS = (0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 20, 24, 32, 48, 64)
-"""The number of data bytes of a CAN FD frame, by its data length code."""
 Packing: TypeAlias = Literal["bytes", "hex", "base64"]
 """How data is written: a field for each byte, or one with the hexadecimal digits or the base 64 of all."""
 NMEA_PARTS = "message of several frames"
@@ -22,8 +21,6 @@ NMEA_PARTS = "message of several frames"
 
 
 class Fields(NamedTuple):
-    """The fields of a line that has a data frame."""
-
     id: Span
     data: tuple[Span, ...]
     """A field for each byte, or one with all bytes (see `packing`)."""
@@ -53,20 +50,16 @@ class Fields(NamedTuple):
     """Of a J1939 identifier the priority, the source and the destination; then `id` is its parameter group (PGN)."""
 
     def spans(self) -> list[Span]:
-        """All fields that have a meaning, and line numbers."""
         found = [self.id, *self.data, *(part.span for part in self.time.parts), *self.digits, *(self.address or ())]
         return found + [span for span in (self.channel, self.time.date) if span is not None]
 
 
 class NoFrame(NamedTuple):
-    """Why a line has no data frame; its time matters where times count from the line before."""
-
     reason: str
     time: TimeFields = TimeFields()
 
 
 def read_fields(text: str, fields: Fields) -> Frame | str:
-    """Return the frame of a line (as Latin-1 text), or the reason why there is none."""
     identifier = int(text[slice(*fields.id)], fields.base)
     if fields.address is not None:
         identifier = j1939_identifier(identifier, *(int(text[slice(*span)], fields.base) for span in fields.address))
@@ -94,7 +87,6 @@ def j1939_identifier(pgn: int, priority: int, source: int, destination: int) -> 
 
 
 def is_extended(fields: Fields, identifier: int, digits: int) -> bool:
-    """Return whether an identifier has 29 bits."""
     if fields.extended is not None:
         return fields.extended
     return (fields.by_value and identifier > STANDARD_ID_MASK) or digits > fields.standard_digits
@@ -112,15 +104,14 @@ def _data(text: str, fields: Fields) -> bytes | str:
 
 
 def channel_of(text: str, span: Span | None) -> str | None:
-    """Return the name of a line's channel."""
     return None if span is None else decode_text(text[slice(*span)].encode("latin-1"))
 
 
 def frame_length(code: int, *, fd: bool) -> int | None:
     """Return the number of data bytes of a data length code; None if it is none."""
-    if not 0 <= code < len(FD_LENGTHS):
+    if not 0 <= code < len(FD_SIZES):
         return None
-    return FD_LENGTHS[code] if fd else min(code, CLASSIC_BYTES)
+    return FD_SIZES[code] if fd else min(code, CLASSIC_BYTES)
 
 
 # -- bytes in text -----------------------------------------------------------------------------------------------------
@@ -138,8 +129,6 @@ _MORE = re.compile(rf"{_BETWEEN}*(?:0x)?[0-9A-F]{{1,2}}(?:{_BETWEEN}|$)", re.ASC
 
 
 class FoundBytes(NamedTuple):
-    """The fields of data bytes, their number, how they are packed, and where they end."""
-
     spans: tuple[Span, ...]
     size: int
     packing: Packing

@@ -211,53 +211,15 @@ TRC_COLUMNS = {
 
 @lru_cache(maxsize=256)
 def compiled(pattern: str) -> re.Pattern[str]:
-    """Return the regular expression of a pattern."""
     for name, field in _FIELDS.items():
         pattern = pattern.replace(name, field)
     return re.compile(r"\s*" + pattern.replace(" ", r"\s+"), re.ASCII | re.IGNORECASE)
 
 
-_TRUE = {
-    "远程",
-    "扩展",
-    "1",
-    "true",
-    "t",
-    "yes",
-    "y",
-    "x",
-    "ext",
-    "extended",
-    "eff",
-    "xtd",
-    "tff",
-    "rtr",
-    "r",
-    "29",
-    "remote",
-    "error",
-}
-_FALSE = {
-    "数据",
-    "标准",
-    "",
-    "0",
-    "false",
-    "f",
-    "no",
-    "n",
-    "s",
-    "std",
-    "standard",
-    "sff",
-    "-",
-    "11",
-    "fff",
-    "ftf",
-    "ftt",
-    "fft",
-    "d",
-}
+_TRUE = {"远程", "扩展", "1", "true", "t", "yes", "y", "x", "ext", "extended", "eff", "xtd", "tff"}
+_TRUE |= {"rtr", "r", "29", "remote", "error"}
+_FALSE = {"数据", "标准", "", "0", "false", "f", "no", "n", "s", "std", "standard", "sff", "-", "11"}
+_FALSE |= {"fff", "ftf", "ftt", "fft", "d"}
 _WORDS = re.compile(r"[\s-]|frame|frm\.?|identifier|id|帧")
 _DIRECTIONS = {"接": 1, "发": 2, ">": 1, "<": 2, "r": 1, "i": 1, "0": 1, "f": 1, "t": 2, "s": 2, "o": 2, "1": 2, "w": 2}
 """By the first letter of a direction: rx, received, input; tx, sent, output; or whether it was sent (0, false)."""
@@ -276,7 +238,6 @@ def decode_cell(text: str) -> str:
 
 
 def flag(value: str | None) -> bool | None:
-    """Return whether a word says yes; None if it says nothing."""
     if value is None:
         return None
     word = _WORDS.sub("", decode_cell(value).lower())
@@ -284,8 +245,6 @@ def flag(value: str | None) -> bool | None:
 
 
 class HeaderLine(NamedTuple):
-    """What a header or comment of a log changes."""
-
     changes: bool = False
     """Whether lines after it are read differently from those before it."""
     problem: str | None = None
@@ -311,7 +270,6 @@ class LineFormat:
         self._others: Sequence[tuple[re.Pattern[str], str]] = [(compiled(text), reason) for text, reason in row.others]
 
     def again(self) -> Self:
-        """Return the same format before it saw a line."""
         fresh = copy(self)
         fresh.times = LineTimes(self.times.kind, self.times.start_us, self.times.period_us)
         return fresh
@@ -439,7 +397,6 @@ def _direction(groups: dict[str, str]) -> int:
 
 
 def _length(groups: dict[str, str], *, fd: bool) -> int | str | None:
-    """Return the number of bytes by a length or a data length code; None if the line does not say it."""
     size = groups.get("length") or groups.get("fd_length")
     if size is not None:
         count = int(size, 16) if size.lower().startswith("0x") else int(size)

@@ -57,7 +57,7 @@ class FrameColumns(NamedTuple):
 
     @classmethod
     def of(cls, logged: Sequence[tuple[int, LoggedFrame]], width: int | None = None) -> Self:
-        """Columns of frames that were read one by one, each given with its position.
+        """Make columns of frames that were read one by one, each given with its position.
 
         `width` is the width of the data, by default 8 if no frame has more bytes, else 64.
 
@@ -126,7 +126,6 @@ class FrameColumns(NamedTuple):
 
 
 def _numbered(names: Iterable[str | None]) -> dict[str | None, int]:
-    """Return the distinct names, numbered in the order of their first occurrence."""
     return {name: number for number, name in enumerate(dict.fromkeys(names))}
 
 
@@ -166,8 +165,6 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Records(NamedTuple):
-    """Records that hold data frames, if their fields are possible."""
-
     at_us: Numbers
     number: Numbers
     """The identifier, of which no more than 29 bits may be set."""
@@ -182,7 +179,6 @@ class Records(NamedTuple):
     direction: npt.NDArray[np.int8]
 
     def of(self, chosen: Mask) -> "Records":
-        """Some of the records."""
         if chosen.all():
             return self
         columns = {name: values[chosen] for name, values in self._asdict().items() if name != "channels"}
@@ -227,7 +223,6 @@ class Records(NamedTuple):
 
 
 def padded(data: Bytes, width: int) -> Bytes:
-    """Rows of exactly so many bytes."""
     if data.shape[1] >= width:
         return np.ascontiguousarray(data[:, :width])
     return np.pad(data, ((0, 0), (0, width - data.shape[1])))
@@ -241,13 +236,11 @@ def fields_at(buffer: Bytes, starts: Numbers, fields: np.dtype[Any]) -> npt.NDAr
 
 
 def length_of_code(code: npt.NDArray[Any], fd: Mask) -> Numbers:
-    """Return the number of bytes that a DLC stands for: 9 to 15 are 8 bytes in a classic frame."""
     lengths: Numbers = _FD_LENGTHS[np.minimum(code, 15)]
     return np.where(fd, lengths, np.minimum(lengths, CLASSIC_BYTES))
 
 
 def numbered(values: npt.NDArray[Any]) -> tuple[list[int], npt.NDArray[np.int32]]:
-    """Return the distinct numbers of channels, and the index of each value among them."""
     found, which = np.unique(values, return_inverse=True)
     return [int(each) for each in found], which.astype(np.int32)
 

@@ -57,7 +57,6 @@ class AscFormat(LineFormat):
     is_divisible = False
 
     def read_header(self, text: str) -> HeaderLine | None:
-        """Return the number base, whether times are absolute or relative, and the date they count from."""
         if not _HEADER.match(text):
             return None
         if base := _BASE.match(text):
@@ -111,7 +110,6 @@ def _moment(year: int, month: int, day: int, hour: int, minute: int, second: int
 
 
 def _fix_encoding(text: str) -> str:
-    """Text that is UTF-8 but was read as Latin-1."""
     try:
         return text.encode("latin-1").decode()
     except UnicodeError:
@@ -147,7 +145,6 @@ class TrcFormat(LineFormat):
     _has_start = False
 
     def read_header(self, text: str) -> HeaderLine | None:
-        """Comments; those with version, start time and columns say how lines are read."""
         if not text.lstrip().startswith(";"):
             return None
         directive = _DIRECTIVE.match(text)
@@ -210,7 +207,6 @@ class BusmasterFormat(LineFormat):
     _start, _is_system = 0, True
 
     def read_header(self, text: str) -> HeaderLine | None:
-        """Lines in asterisks: the base, the mode, and the start of a session."""
         line = text.strip()
         if not line.lstrip("-").startswith("***"):
             return None
@@ -235,5 +231,4 @@ KINDS: dict[str, type[LineFormat]] = {"asc": AscFormat, "trc": TrcFormat, "busma
 
 
 def format_of(row: Row) -> LineFormat:
-    """Return the reader of lines of a row, before it saw any."""
     return KINDS.get(row.name, LineFormat)(row)

@@ -35,7 +35,6 @@ _OTHERS = {"CAN_ErrorFrame": ERROR_FRAME, "CAN_RemoteFrame": REMOTE_FRAME}
 
 
 def read_mf4(file: LogFile) -> Iterator[LogBlock]:
-    """Yield the frames of all groups, group by group; positions count frames."""
     try:
         from asammdf import MDF  # an extra
     except ImportError:
@@ -77,7 +76,6 @@ def _groups(mdf: Any, file: LogFile) -> Iterator[list[FrameColumns]]:
 
 
 def _read_records(mdf: Any, file: LogFile, group: int, offset: int) -> Any | None:
-    """Some records of a group; None if asammdf cannot read them."""
     try:
         return mdf.get(_DATA, group=group, record_offset=offset, record_count=RECORDS, ignore_invalidation_bits=True)
     except Exception as problem:
@@ -129,7 +127,6 @@ def _directions(values: npt.NDArray[Any] | None, count: int) -> npt.NDArray[np.i
 def _channels(
     values: npt.NDArray[Any] | None, count: int, bus: str | None
 ) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...]]:
-    """Return the number of each frame's channel, or else the name of the bus that its group was recorded from."""
     if values is None or values.dtype.kind in "SU":
         return np.zeros(count, np.int32), (bus,)
     numbers, which = numbered(values)
@@ -144,7 +141,6 @@ _COLUMNS = "ts, arbitration_id, extended, remote, error, data"
 
 
 def read_sqlite(file: LogFile) -> Iterator[LogBlock]:
-    """Yield the frames of the table, in its order; positions count its rows."""
     with file.unpacked_path() as path:
         try:
             with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
@@ -155,7 +151,6 @@ def read_sqlite(file: LogFile) -> Iterator[LogBlock]:
 
 
 def _table(database: sqlite3.Connection) -> str:
-    """Return the table of messages: `messages`, or another one with its columns."""
     for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name != 'messages'"):
         quoted: str = '"' + name.replace('"', '""') + '"'
         columns = {row[1] for row in database.execute(f"PRAGMA table_info({quoted})")}
@@ -212,7 +207,6 @@ def _records(
 
 
 def _of_types(values: Sequence[Any], otherwise: Any, *types: type) -> Sequence[Any]:
-    """Return the values, with another one in place of those of other types."""
     if {*map(type, values)} <= {*types}:
         return values
     return [each if type(each) in types else otherwise for each in values]

@@ -81,7 +81,6 @@ class LineReader(ABC):
         """Return the bytes of the data, and which lines have them."""
 
     def read(self) -> ReadLines | None:
-        """Return the frames of the lines that are like the example and valid."""
         if not len(self._rows):
             return None
         fields = self._fields
@@ -158,7 +157,6 @@ class LineReader(ABC):
         return channel, tuple(names), channel >= 0
 
     def _distinct(self, span: Span) -> list[tuple[bytes, Offsets | slice]]:
-        """Return the different texts of a field with their rows."""
         start, end = self._bounds(span)
         widths, found = end - start, list[tuple[bytes, Offsets | slice]]()
         for width in range(max(int(widths.min()), 1), min(int(widths.max()), MAX_CHANNEL) + 1):
@@ -253,7 +251,6 @@ def _step_of(fields: Fields) -> int:
 
 
 def learn_shape(fields: Fields, text: str, delimiter: str) -> Shape | None:
-    """Return the shape of a line; None if no other line can be read by it."""
     if fields.packing == "bytes" and fields.data_base == 10 and delimiter:
         return None
     spans = [
@@ -269,8 +266,6 @@ def learn_shape(fields: Fields, text: str, delimiter: str) -> Shape | None:
 
 
 class ShapeReader(LineReader):
-    """Reads the lines of a block that have a shape."""
-
     def __init__(self, format: LineFormat, block: TextBlock, shape: Shape, rows: Rows) -> None:
         super().__init__(format, block, shape.example)
         self._shape = shape
@@ -288,7 +283,6 @@ class ShapeReader(LineReader):
         self._rows, self._text = rows, text
 
     def _has_template(self, text: Bytes) -> Mask:
-        """Return the rows that are like the example, tested eight characters at a time."""
         found, words = np.ones(len(text), np.bool_), text.view(np.uint64)
         wanted, masks = self._shape.template.view(np.uint64), self._shape.mask.view(np.uint64)
         for number in np.flatnonzero(masks).tolist():
@@ -477,7 +471,6 @@ class LayoutReader(LineReader):
         return hex_bytes(text), (end - start == 2 * count) & is_hex(text).all(axis=1)
 
     def _byte_bounds(self) -> tuple[Offsets, Offsets]:
-        """Return where bytes begin and end: a row for each line, a column for each byte."""
         places, tokens = [self._layout.places[span] for span in self._fields.data], self._block.tokens
         first = places[0].token
         if all(place[:3] == (first + number, 0, 0) for number, place in enumerate(places)):  # each is a token

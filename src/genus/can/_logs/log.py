@@ -85,7 +85,6 @@ class CanLog:
         return self._file.position if self._file else 0
 
     def __iter__(self) -> Iterator[LoggedFrame]:
-        """The data frames, in the order of the file."""
         for block in self.blocks():
             before = self.frames - sum(len(part.at_us) for part in block.frames)
             for number, (_, logged) in enumerate(block.rows(), 1):
@@ -147,7 +146,9 @@ class CanLog:
 def read_log(
     path: str | os.PathLike[str], format: str | None = None, *, columns: str | None = None, time_unit: str | None = None
 ) -> CanLog:
-    """Return the CAN log in a file; `log.detected` says what it is taken for, and what is doubtful.
+    """Open a CAN log; `log.detected` says what it is taken for, and what is doubtful.
+
+    Print `log.detected` once for logs of a new tool: if it has doubts, give `time_unit` or `columns`.
 
     Args:
         path: A log, plain or compressed (gzip, zstd, bzip2, xz), which its content shows.

@@ -82,7 +82,6 @@ def unpacked(file: IO[bytes], packing: str | None, member: str | None = None) ->
 
 
 def _member(file: IO[bytes], member: str | None) -> IO[bytes]:
-    """Return a file of a zip archive, which is unpacked while it is read."""
     try:
         archive = zipfile.ZipFile(file)
         chosen = _choose(archive, member)
@@ -129,7 +128,6 @@ class _ZstdFile:
         self._made = io.BytesIO()
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes, at least one; empty at the end."""
         while not (found := self._made.read(size)):
             piece, self._packed = self._packed or self._file.read(self._piece), b""
             if not piece:
@@ -235,7 +233,6 @@ class SkippedRecords:
     problems: list[str] = field(default_factory=list)
 
     def note(self, reason: str, location: str = "") -> None:
-        """Count a skipped record; give its location only if it is damaged."""
         self.reasons[reason] += 1
         if location and len(self.problems) < PROBLEMS_KEPT:
             self.problems.append(f"{location}: {reason}")
@@ -260,11 +257,9 @@ class LogFile:
 
     @property
     def changed_us(self) -> int:
-        """The date of the file, in microseconds since 1970."""
         return max(self._status.st_mtime_ns // 1000, 0)
 
     def chunks(self, size: int = CHUNK) -> Iterator[bytes]:
-        """Yield the unpacked bytes, a chunk at a time."""
         source = unpacked(self._file, self.packing, self._member)
         read = getattr(source, "read1", source.read)
         try:
@@ -300,7 +295,6 @@ class LogFile:
             yield at, rest
 
     def read_all(self) -> bytes | mmap.mmap:
-        """Return all bytes, mapped into memory: of the file itself, or of an unpacked copy."""
         if self.packing is None:
             return self._mapped(self._file)
         with tempfile.TemporaryFile() as copy:
@@ -335,12 +329,10 @@ class LogFile:
         self.position = round(part * self._status.st_size)
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def read_head(path: Path, size: int) -> bytes:
-    """Return the first unpacked bytes of a log, as `LogFile.lines` gives them if they are text."""
     where, member = file_and_member(path)
     with where.open("rb") as file:
         return head_of(file, size, member)
@@ -363,7 +355,6 @@ def head_of(file: IO[bytes], size: int, member: str | None = None) -> bytes:
 
 
 def decode_text(raw: bytes) -> str:
-    """Bytes as UTF-8, or as Latin-1 if they are not UTF-8."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -73,8 +73,6 @@ class _Interface(NamedTuple):
 
 
 class _Packets(NamedTuple):
-    """Packets of one interface."""
-
     interface: _Interface
     number: Numbers
     at_us: Numbers
@@ -86,7 +84,6 @@ class _Packets(NamedTuple):
 
 
 def read_pcap(file: LogFile) -> Iterator[LogBlock]:
-    """Yield the frames of a capture; positions count packets."""
     data = file.read_all()
     packets = _pcapng(file, data) if data[:4] == _SECTION else _pcap(file, data)
     buffer = np.frombuffer(data, np.uint8)
@@ -149,7 +146,6 @@ def _block(
 
 
 def _payloads(buffer: Bytes, start: Numbers, length: Numbers) -> Bytes:
-    """Return the bytes of each frame and zeros, as wide as the longest needs."""
     width = CLASSIC_BYTES if length.max() <= CLASSIC_BYTES else FD_BYTES
     columns = np.arange(width)
     reach = np.minimum(start[:, np.newaxis] + columns, len(buffer) - 1)
@@ -159,7 +155,6 @@ def _payloads(buffer: Bytes, start: Numbers, length: Numbers) -> Bytes:
 def _origin(
     buffer: Bytes, packets: _Packets, rows: Numbers
 ) -> tuple[npt.NDArray[np.int32], tuple[str | None, ...], Numbers]:
-    """Return the channel of each packet with the names of all, and the direction."""
     (link, name, _), start, direction = packets.interface, packets.start[rows], packets.direction[rows]
     channel: npt.NDArray[np.int32] = np.zeros(len(rows), np.int32)
     channels: tuple[str | None, ...] = (name,)
@@ -174,7 +169,6 @@ def _origin(
 
 
 def _gather(buffer: Bytes, starts: Numbers, kind: str, where: Mask) -> Numbers:
-    """Numbers at some bytes, 0 where there are none."""
     found = np.zeros(len(starts), np.int64)
     found[where] = fields_at(buffer, starts[where], np.dtype(kind))
     return found
@@ -266,7 +260,6 @@ def _enhanced(
     order: str,
     interfaces: list[_Interface],
 ) -> Iterator[_Packets]:
-    """Enhanced packet blocks of one section, interface by interface."""
     start, number = np.array(starts, np.int64), np.array(numbers, np.int64)
     block = fields_at(buffer, start + 4, np.dtype(f"{order}u4")).astype(np.int64)
     is_whole = block >= 32

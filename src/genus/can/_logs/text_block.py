@@ -48,7 +48,6 @@ class TextBlock:
         return len(self.start)
 
     def line(self, row: int) -> bytes:
-        """Return a line without its newline."""
         return self.text[self.start[row] - FRONT : self.end[row] - FRONT]
 
     def split(self, is_read: Mask) -> None:
@@ -83,7 +82,6 @@ class TextBlock:
         return found
 
     def has_bytes(self, starts: Offsets, wanted: bytes) -> Mask:
-        """Where the buffer has these bytes."""
         found = np.ones(len(starts), np.bool_)
         for part in range(0, len(wanted), 8):
             piece = wanted[part : part + 8]
@@ -104,7 +102,6 @@ _COLOUR = re.compile(rb"\x1b\[[0-9;]*[mK]")
 
 
 def without_colours(text: bytes) -> bytes:
-    """Text with blanks in place of what sets the colours of a terminal."""
     return _COLOUR.sub(lambda found: b" " * len(found[0]), text) if b"\x1b" in text else text
 
 
@@ -112,7 +109,6 @@ _TOKEN = re.compile(f"[^{BLANKS}]+")
 
 
 def split_line(text: str, delimiter: str) -> list[tuple[int, int]]:
-    """Return the tokens of one line, as `TextBlock` finds them."""
     if not delimiter:
         return [found.span() for found in _TOKEN.finditer(text)]
     bounds = accumulate((len(cell) + 1 for cell in text.removesuffix("\r").split(delimiter)), initial=0)
@@ -120,7 +116,6 @@ def split_line(text: str, delimiter: str) -> list[tuple[int, int]]:
 
 
 def split_quoted(text: str, delimiter: str) -> list[tuple[int, int]]:
-    """Return the tokens of one line; a delimiter inside of quotes does not separate."""
     if not delimiter or '"' not in text:
         return split_line(text, delimiter)
     text = text.removesuffix("\r")
@@ -153,7 +148,6 @@ class ReadLines(NamedTuple):
     direction: int
 
     def valid(self, mask: Mask) -> "ReadLines | None":
-        """Return the lines of a mask; None if there are none."""
         if mask.all():
             return self
         kept = np.flatnonzero(mask)
@@ -184,7 +178,6 @@ class LineFrames:
         self._direction = np.zeros(lines, np.int8)
 
     def add(self, read: ReadLines) -> None:
-        """Keep lines that were read together."""
         rows, size = read.rows, read.data.shape[1]
         self._kind[rows] = kind = _FD if read.fd else _CLASSIC
         self.stamps[rows] = read.stamps
@@ -197,7 +190,6 @@ class LineFrames:
         self._channel[rows] = numbers[0] if read.channel is None else numbers[read.channel]
 
     def add_frame(self, row: int, stamp: int | None, channel: str | None, frame: Frame, direction: int) -> None:
-        """Keep a line that was read alone."""
         self._direction[row] = direction
         self._kind[row] = kind = _FD if frame.fd else _CLASSIC
         self.add_stamp(row, stamp)
@@ -207,7 +199,6 @@ class LineFrames:
         self._channel[row] = self._number(channel)
 
     def add_stamp(self, row: int, stamp: int | None) -> None:
-        """Keep the time stamp of a line, which may have no frame."""
         if stamp is not None:
             self.stamps[row], self.has_stamp[row] = stamp, True
 
@@ -220,18 +211,15 @@ class LineFrames:
         return self._channels.setdefault(channel, len(self._channels))
 
     def forget(self, start: int) -> None:
-        """Forget what was read of line `start` and those after it."""
         self._kind[start:], self.has_stamp[start:] = _NOTHING, False
         for each in self._data.values():
             each[start:] = 0
 
     def is_frame(self) -> Mask:
-        """Return the lines with a frame."""
         found: Mask = self._kind != _NOTHING
         return found
 
     def columns(self, times: Offsets, is_kept: Mask, position: Offsets) -> list[FrameColumns]:
-        """Return the frames of some lines with their times: classic and CAN FD ones apart."""
         found = []
         for kind, data in self._data.items():
             wanted = is_kept & (self._kind == kind)

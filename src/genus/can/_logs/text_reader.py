@@ -32,8 +32,6 @@ WORTH_SPLITTING = 100
 
 
 class _Lines:
-    """State: the lines of a block while they are read."""
-
     def __init__(self, block: TextBlock, at: int) -> None:
         self.block, self.at = block, at
         self.frames = LineFrames(len(block))
@@ -42,12 +40,10 @@ class _Lines:
         self.found = LogBlock([], [], Counter())
 
     def unread(self, start: int) -> Rows:
-        """Return the lines from one on that were not read yet."""
         rows: Rows = np.flatnonzero(~self.is_read[start:]) + start
         return rows
 
     def keep(self, read: ReadLines | None) -> int:
-        """Keep lines that were read together; how many they are."""
         if read is None:
             return 0
         self.is_read[read.rows] = True
@@ -55,23 +51,19 @@ class _Lines:
         return len(read.rows)
 
     def split(self) -> None:
-        """Cut what is unread into tokens."""
         if not self.is_split:
             self.block.split(self.is_read)
             self.is_split, self._is_unquoted = True, self.block.is_unquoted()
 
     def with_tokens(self, start: int) -> Rows:
-        """Return the lines from one on that were not read yet and can be read by their tokens."""
         self.split()
         rows = self.unread(start)
         return rows if self._is_unquoted is None else rows[self._is_unquoted[rows]]
 
     def text(self, row: int) -> str:
-        """Return a line."""
         return self.block.line(row).decode("latin-1")
 
     def damage(self, row: int, reason: str) -> None:
-        """Report a line."""
         position = self.at + int(self.block.start[row]) - FRONT
         self.found.damaged.append(DamagedLine(position, reason, self.block.line(row)))
 
@@ -93,7 +85,6 @@ class TextReader:
 
     @property
     def name(self) -> str:
-        """The name of the format."""
         return self.format.row.name
 
     @property
@@ -109,7 +100,6 @@ class TextReader:
 
     @property
     def times(self) -> KindOfTimes:
-        """What time stamps count from."""
         return self.format.times.kind
 
     def parse(self, text: bytes, at: int = 0) -> LogBlock:
@@ -167,7 +157,6 @@ class TextReader:
         return len(lines.block)
 
     def _read_known(self, lines: _Lines, start: int) -> None:
-        """Read lines by what was learned of earlier blocks."""
         counts = {key: self._read_shape(lines, shape, start) for key, shape in self._shapes.items()}
         by_use = sorted(self._shapes.items(), key=lambda each: -counts[each[0]])
         self._shapes = dict(by_use)  # the next block is most probably like this one
@@ -176,7 +165,6 @@ class TextReader:
                 self._read_layout(lines, layout, start)
 
     def _read_alone(self, lines: _Lines, row: int, text: str) -> Fields | None:
-        """Read one line; its fields if others can be read by them."""
         fields = self.format.match(text)
         stamp = read_time(text, fields.time)
         lines.is_read[row] = True
@@ -219,7 +207,6 @@ class TextReader:
         return count
 
     def _fields(self, text: str) -> Fields | None:
-        """Return the fields of a line as an example, if it is a frame."""
         fields = self.format.match(text)
         is_example = isinstance(fields, Fields) and (fields.time.parts or self.format.times.kind == "none")
         return fields if isinstance(fields, Fields) and is_example else None
@@ -248,7 +235,6 @@ class TextReader:
         lines.frames.forget(start)
 
     def _finish(self, lines: _Lines, start: int, stop: int) -> None:
-        """Make times of the time stamps of some lines, and columns of their frames."""
         frames, has_times = lines.frames, self.format.times.kind != "none"
         part = slice(start, stop)
         rows = np.flatnonzero(frames.has_stamp[part] if has_times else frames.is_frame()[part]) + start

@@ -27,7 +27,6 @@ UNITS: dict[Unit, tuple[int, int]] = {
 
 
 def unit_of(name: str) -> Unit:
-    """Return the unit of a name; RecordingError if it is none."""
     for unit in UNITS:
         if unit == name:
             return unit
@@ -118,7 +117,6 @@ def _fraction(found: re.Match[str], group: int | str, micros: int, divisor: int)
 
 
 def read_time(text: str, time: TimeFields) -> int | None:
-    """Return the time stamp of a line in microseconds; None if it has none, or its date is none."""
     if not time.parts:
         return None
     micros = sum(int(text[slice(*part.span)], part.base) * part.micros // part.divisor for part in time.parts)
@@ -157,7 +155,6 @@ def read_date(text: str) -> int | None:
 
 
 def micros_since_1970(moment: datetime) -> int:
-    """Return a date and time, taken as UTC, in microseconds since 1970; negative before that."""
     return (
         (moment.date() - date(1970, 1, 1)).days * DAY_US
         + ((moment.hour * 60 + moment.minute) * 60 + moment.second) * SECOND_US
@@ -186,11 +183,9 @@ class LineTimes:
         self._greatest = 0
 
     def restart(self, kind: KindOfTimes | None, start_us: int) -> None:
-        """Count from another start, for example in a new session of the log."""
         self.kind, self.start_us, self._passed, self._last = kind or self.kind, start_us, 0, None
 
     def resolve(self, stamps: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Return the times of successive lines, in microseconds since 1970."""
         if not len(stamps):
             return stamps
         if self.kind == "none":
@@ -291,7 +286,6 @@ def choose_unit(stamps: Stamps, hint: Unit | None = None) -> ChosenUnit:
 
 
 def fits_a_bus(stamps: Stamps, unit: Unit) -> bool:
-    """Return whether a bus can carry the frames in the time that their stamps say."""
     steps = np.diff(stamps.values)
     micros, divisor = UNITS[unit]
     return len(steps) < FEW_STAMPS or float(steps[steps > 0].sum()) * micros / divisor >= _FAST_US * stamps.bits_us
@@ -303,7 +297,6 @@ def _by_size(stamps: Stamps) -> Unit:
 
 
 def _is_date(stamps: Stamps, unit: Unit) -> bool:
-    """Return whether the first time stamp is a date between 1990 and 2038."""
     micros, divisor = UNITS[unit]
     return bool(FIRST_DATE_US <= float(stamps.values[0]) * micros / divisor <= _LAST_DATE_US)
 
@@ -314,7 +307,6 @@ def _rate(stamps: Stamps, span: float, unit: Unit) -> float:
 
 
 def _unusual(unit: Unit, stamps: Stamps, span: float, hint: Unit | None) -> float | None:
-    """Return how unusual a log with this unit is; None if it is impossible."""
     micros, divisor = UNITS[unit]
     seconds = span * micros / divisor / SECOND_US
     first = float(stamps.values[0]) * micros / divisor

@@ -280,9 +280,9 @@ class NodeCounts(msgspec.Struct, frozen=True):
 
 
 def problem_calls(
-    parties: Sequence[Announcement | Interest], trouble: DeliveryProblem
+    parties: Sequence[Announcement | Interest], problem: DeliveryProblem
 ) -> list[tuple[ProblemHandler, DeliveryProblem]]:
-    return [(each.on_problem, trouble) for each in parties if each.on_problem is not None]
+    return [(each.on_problem, problem) for each in parties if each.on_problem is not None]
 
 
 REPORT_NS = 1_000_000_000

@@ -95,7 +95,7 @@ class NodeLink(Link):
             self.tell_taps(event)
 
     def pass_on(self, event: Event) -> None:
-        """Do the same for an event of another network: those who tap this link do not get it."""
+        """Publish an event of another network as `send` does; those who tap this link do not get it."""
         if type(event) not in self.node.tx.channels:
             self.announce(type(event), BestEffort(), None, Event.__struct_fields__)
         self.publish(event, loop_back=False)
@@ -271,9 +271,9 @@ def _opened(part: T | None) -> T:
     return part
 
 
-def log_refusal(trouble: object) -> None:
-    """Without a trouble handler, what makes a channel or a subscription useless is logged."""
-    if isinstance(trouble, BindingFailed | WrongCatalog):
-        log.warning("%s: %s", trouble.channel, trouble.reason)
-    elif isinstance(trouble, NodeIdLost):
-        log.warning("node number %d is that of another node, with uid %016x", trouble.number, trouble.other_uid)
+def log_refusal(problem: object) -> None:
+    """Without a problem handler, what makes a channel or a subscription useless is logged."""
+    if isinstance(problem, BindingFailed | WrongCatalog):
+        log.warning("%s: %s", problem.channel, problem.reason)
+    elif isinstance(problem, NodeIdLost):
+        log.warning("node number %d is that of another node, with uid %016x", problem.number, problem.other_uid)

@@ -374,10 +374,10 @@ class Membership:
             if (reason := _broker_conflict(own, brokers, _event_types(interest.subscription.types))) is not None:
                 self._rx.refuse(interest, reason)
 
-    def _leave(self, trouble: NodeIdLost) -> None:
+    def _leave(self, problem: NodeIdLost) -> None:
         """The node lost its number: send nothing until it has another."""
-        self._tx.report_to_all(trouble)
-        self.number, self._lost = None, trouble
+        self._tx.report_to_all(problem)
+        self.number, self._lost = None, problem
         self.needs_broker = True
         self._tx.suspend(self.why_without_number)
         self._context.clear()

@@ -209,7 +209,7 @@ class Node:
         on_problem: ProblemHandler | None = None,
         carries: Iterable[str] = (),
     ) -> Announcement:
-        """Prepare to publish a type; what cannot be kept is refused now or, once the broker answered, as a trouble.
+        """Prepare to publish a type; what cannot be kept is refused now or, once the broker answered, as a problem.
 
         `carries` names the context attributes (`time`, `place`, ...) that its events have, for the size of frames.
         """
@@ -443,6 +443,6 @@ class Node:
     def _resume_hard(self, precision: int) -> None:
         self._report_hard(HardResumed(precision))
 
-    def _report_hard(self, trouble: HardStopped | HardResumed | ErrorPassive | ErrorActive) -> None:
-        self.tx.report_to_all(trouble)
-        self.rx.report_to_hard(trouble)
+    def _report_hard(self, problem: HardStopped | HardResumed | ErrorPassive | ErrorActive) -> None:
+        self.tx.report_to_all(problem)
+        self.rx.report_to_hard(problem)

@@ -1,4 +1,4 @@
-"""Troubles: what the `on_problem` handlers of channels and subscriptions are called with.
+"""Problems: what the `on_problem` handlers of channels and subscriptions are called with.
 
 Publishers get deadlines missed and events that expired or could not be sent; subscribers get periodic events that did
 not come, and losses. Times are in nanoseconds: hard deadlines in the bus's time, all others in the node's own.

@@ -314,16 +314,16 @@ class Receiver:
     def _missing(self, channel: RxChannel, deadline: int) -> None:
         self._report(channel.interests, EventMissing(channel.name, deadline))
 
-    # -- troubles ----------------------------------------------------------------------------------------------------
+    # -- problems ----------------------------------------------------------------------------------------------------
 
-    def _report(self, interests: Iterable[Interest], trouble: DeliveryProblem) -> None:
-        for handler, what in problem_calls(list(interests), trouble):
+    def _report(self, interests: Iterable[Interest], problem: DeliveryProblem) -> None:
+        for handler, what in problem_calls(list(interests), problem):
             self._context.call(handler, what)
 
-    def report_to_hard(self, trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of those who receive hard events, each once."""
+    def report_to_hard(self, problem: DeliveryProblem) -> None:
+        """Call the problem handlers of those who receive hard events, each once."""
         hard = [channel for channel in self.channels.values() if channel.slot_receivers]
-        self._report(dict.fromkeys(interest for channel in hard for interest in channel.interests), trouble)
+        self._report(dict.fromkeys(interest for channel in hard for interest in channel.interests), problem)
 
 
 def _of_node(receivers: list[SlotReceiver], node: int) -> list[SlotReceiver]:

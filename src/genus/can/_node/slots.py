@@ -51,16 +51,16 @@ class SlotUser(Protocol):
     slot: Slot
 
     def begin(self, start: int, now: int) -> int | None:
-        """The latest ready time has come; returns how long after it to call `close`, if at all."""
+        """The latest ready time has come; return how long after it to call `close`, if at all."""
 
     def close(self) -> None:
         """A frame that has not started by now would not end within the slot."""
 
     def abandon(self) -> int | None:
-        """Return the slot cannot be used any more; returns how long after now to call `settle`, if at all."""
+        """Use the slot no more; return how long after now to call `settle`, if at all."""
 
     def end(self, start: int) -> int | None:
-        """The deadline has come; returns how long after now to call `settle`, if at all."""
+        """The deadline has come; return how long after now to call `settle`, if at all."""
 
     def settle(self) -> None:
         """What was on the wire when the slot was over has ended."""
@@ -313,7 +313,7 @@ class SlotSender:
             self._on_sent(event, deadline if after > 0 else None)
 
     def taken(self, frame: Frame) -> bool:
-        """Return a driver took a frame; returns whether it is of this slot."""
+        """Note that a driver took a frame; return whether it is of this slot."""
         if not self._frames or frame is not self._frames[-1]:
             return False
         self._in_driver = frame
@@ -349,7 +349,7 @@ class SlotSender:
         return self.failed(frame)
 
     def failed(self, frame: Frame) -> bool:
-        """Return an attempt failed: the controller retries, unless that was the last attempt the slot has room for."""
+        """Count a failed attempt: the controller retries, unless that was the last one the slot has room for."""
         if not self._frames or frame is not self._frames[-1]:
             return False
         self._attempts += 1

@@ -1,4 +1,4 @@
-"""The sending side of a node: announcements, publishing, and the counters and troubles of what was published."""
+"""The sending side of a node: announcements, publishing, and the counters and problems of what was published."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
@@ -141,7 +141,7 @@ class Transmitter:
         """End an announcement; returns whether it was the last one, with which the channel closes.
 
         What was published before is still sent, but for hard events that wait for their slot, and then a final report.
-        The last publisher still gets the troubles of its events.
+        The last publisher still gets the problems of its events.
         """
         channel = announcement.channel
         if announcement not in channel.announcements or channel.reason == "withdrawn":
@@ -267,11 +267,9 @@ class Transmitter:
 
     def _sent(self, channel: TxChannel, event: Event, loop_back: bool, now: int) -> None:
         channel.counts.sent += 1
-        channel.waiting -= 1
         if loop_back:
             self._loop_back(event)
-        if channel.reason == "withdrawn":
-            self._report_last(channel)
+        self._leave_queue(channel)
 
     def _sent_expired(self, channel: TxChannel, event: Event, loop_back: bool, expired: int, now: int) -> None:
         """An event that expired on the wire or in the driver was sent all the same."""
@@ -281,12 +279,16 @@ class Transmitter:
 
     def _unknown(self, channel: TxChannel, event: Event, loop_back: bool) -> None:
         channel.counts.unknown += 1
-        channel.waiting -= 1
         if loop_back:
             self._loop_back(event)
+        self._leave_queue(channel)
+        self._report(channel.announcements, MaybeSent(channel.name, event))
+
+    def _leave_queue(self, channel: TxChannel) -> None:
+        """An event waits no more; after the last one of a channel that was withdrawn comes its final report."""
+        channel.waiting -= 1
         if channel.reason == "withdrawn":
             self._report_last(channel)
-        self._report(channel.announcements, MaybeSent(channel.name, event))
 
     def _report_last(self, channel: TxChannel) -> None:
         """Send the final report of a channel that was withdrawn, when none of its events wait any more."""
@@ -304,9 +306,7 @@ class Transmitter:
 
     def _expired(self, channel: TxChannel, event: Event, expired: int) -> None:
         channel.counts.expired += 1
-        channel.waiting -= 1
-        if channel.reason == "withdrawn":
-            self._report_last(channel)
+        self._leave_queue(channel)
         self._report(channel.announcements, Expired(channel.name, event, expired))
 
     def _hard_sent(self, channel: TxChannel, event: Event, missed: int | None) -> None:
@@ -345,7 +345,7 @@ class Transmitter:
         """Return whether the controller has too many errors for a node with hard channels."""
         return self._errors.is_passive and any(channel.slot_sender is not None for channel in self.channels.values())
 
-    # -- troubles ----------------------------------------------------------------------------------------------------
+    # -- problems ----------------------------------------------------------------------------------------------------
 
     def tell_wrong_catalog(self, channel: TxChannel, node: int, reason: str) -> None:
         """Tell the publishers of a channel, once for each node, that this node has another catalog."""
@@ -353,15 +353,15 @@ class Transmitter:
             channel.objectors.add(node)
             self._report(channel.announcements, WrongCatalog(channel.name, node, reason))
 
-    def _report(self, announcements: Iterable[Announcement], trouble: DeliveryProblem) -> None:
-        for handler, what in problem_calls(list(announcements), trouble):
+    def _report(self, announcements: Iterable[Announcement], problem: DeliveryProblem) -> None:
+        for handler, what in problem_calls(list(announcements), problem):
             self._context.call(handler, what)
 
-    def report_to_all(self, trouble: DeliveryProblem) -> None:
-        """Call the trouble handlers of all publishers, or of the hard ones if it is about the calendar."""
+    def report_to_all(self, problem: DeliveryProblem) -> None:
+        """Call the problem handlers of all publishers, or of the hard ones if it is about the calendar."""
         for channel in self.channels.values():
-            if isinstance(trouble, BusOff | NodeIdLost | NotConfirmed) or isinstance(channel.qos, Hard):
-                self._report(channel.announcements, trouble)
+            if isinstance(problem, BusOff | NodeIdLost | NotConfirmed) or isinstance(channel.qos, Hard):
+                self._report(channel.announcements, problem)
 
 
 def _contract(period_ns: int, omissions: int, sporadic: bool) -> str:

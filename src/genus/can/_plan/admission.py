@@ -213,7 +213,7 @@ def _other_shares(system: System, times: ResponseTimes) -> tuple[LoadShare, ...]
 
 
 def _doubtful_gap(system: System) -> Iterator[str]:
-    """Whether clocks that are synchronised over the bus, to little more than a bit, are precise enough for its gap."""
+    """Warn of a gap that is too short for clocks that are synchronised over the bus, to little more than a bit."""
     bus = system.bus
     if system.hard and bus.middleware and bus.gap_ns < GAP_BITS * bus.timing.bit_ns:
         needed = format_bound(-(-GAP_BITS * bus.timing.bit_ns // 1000) * 1000)
@@ -224,7 +224,7 @@ def _doubtful_gap(system: System) -> Iterator[str]:
 
 
 def _doubtful_controllers(system: System) -> Iterator[str]:
-    """Yield whether classic frames of other makers on a CAN FD bus may come from controllers that know no others."""
+    """Warn of classic frames of other makers on a CAN FD bus: their controllers may know no others."""
     classic = next((frame.name for frame in system.foreign if not frame.fd), None) if system.bus.fd else None
     if classic is not None and system.bus.classic_nodes is None:
         yield (
@@ -234,7 +234,7 @@ def _doubtful_controllers(system: System) -> Iterator[str]:
 
 
 def _doubtful_omissions(system: System) -> Iterator[str]:
-    """Yield whether a slot allows more failures than a station survives."""
+    """Warn of a slot that allows more failures than a station survives."""
     for channel in system.hard:
         if most_errors(channel.omissions, channel.frames) > OFF_ABOVE:
             failures = channel.omissions * channel.frames

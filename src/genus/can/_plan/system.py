@@ -66,7 +66,7 @@ QosName: TypeAlias = Literal["hard", "soft", "none"]
 QOS_NAMES: tuple[QosName, ...] = ("hard", "soft", "none")
 
 ErrorPassivePolicy: TypeAlias = Literal["stop", "plan"]
-"""What becomes of the promises of a node that is error passive: they stop, told before; or slots are planned for it."""
+"""What a bus does about error passive nodes: hard events lose their promise (`stop`), or slots are longer (`plan`)."""
 ERROR_PASSIVE_POLICIES: tuple[ErrorPassivePolicy, ...] = ("stop", "plan")
 
 MAX_EVENT = 4096
@@ -91,10 +91,11 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     error_interval_ns: int | None = None
     """The least time between two bus errors that affect soft and other traffic; None for no such errors."""
     error_passive: ErrorPassivePolicy = "stop"
-    """`stop`: a node near the error passive state tells that its hard events are not promised, and sends them as far as
-    their slots have time. `plan`: slots are long enough for the frames that others send while a sender is suspended."""
+    """`stop`: a node near the error passive state reports that its hard events are not promised, and sends them as far
+    as their slots have time. `plan`: slots have time for the frames that others send while a sender is suspended. Leave
+    it at `stop` unless stations are often error passive: `plan` reserves much time."""
     classic_nodes: tuple[str, ...] | None = None
-    """The nodes whose controllers know only classic CAN: they destroy every CAN FD frame. None: nobody said."""
+    """The nodes whose controllers know only classic CAN: they destroy every CAN FD frame. None: not known."""
     middleware: bool = True
     """Whether the frames of clock synchronisation, claims and reports are on the bus."""
     sync_period_ns: int = 20_000_000

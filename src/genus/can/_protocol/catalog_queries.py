@@ -27,10 +27,8 @@ from genus.can._protocol.notices import (
     ANSWER_RETRY,
     ANSWER_TIMEOUT,
     CatalogReceived,
-    NameReceived,
     Notice,
     RequestUnanswered,
-    VectorReceived,
 )
 from genus.can._wire.frame import (
     BROKER_NODE,
@@ -46,9 +44,7 @@ from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import Reassembler, split_payload
 from genus.catalog import Catalog
 from genus.codes import code_size, encode_code
-from genus.errors import BusError, CatalogDamaged
-from genus.model.internal import parse_type
-from genus.model.types import Attribute, Vector
+from genus.errors import CatalogDamaged
 
 ANSWER_ID = Identifier(Priority.NONE, BROKER_NODE, ProtocolEtag.ANSWER).pack()
 HEADER_SIZE = 3
@@ -248,19 +244,8 @@ class CatalogServer:
 # -- the node's side ---------------------------------------------------------------------------------------------------
 
 
-class _Pending:
-    """State: a question that was not answered yet."""
-
-    def __init__(self, kind: QuestionKind, of: int) -> None:
-        self.kind, self.of = kind, of
-        self.frame: Frame | None = None
-        self.attempts = 0
-        self.retry_at: int | None = None
-        self.timeout_at = 0
-
-
 class CatalogClient:
-    """State: the catalog questions of a node.
+    """State: the question of a node for the whole catalog; it asks no other ones.
 
     `send` queues a frame by its identifier, `withdraw` removes one that is still queued, `notify` gets notices. Nothing
     is sent until the node has a number: see `join`.
@@ -275,144 +260,82 @@ class CatalogClient:
     ) -> None:
         self._send, self._withdraw, self._notify = send, withdraw, notify
         self._node: int | None = None
-        self._pending: dict[int, _Pending] = {}
-        self._number = 0
+        self._is_waiting = False
+        self._number = -1
+        self._frame: Frame | None = None
+        self._attempts = self._timeout_at = 0
+        self.wake_at: int | None = None
+        """When the question is due."""
         self._reassembler = Reassembler(ANSWER_RETRY, max_bytes=MAX_ANSWER)
 
     def join(self, node: int, now: int) -> None:
-        """The node has this number: send all questions under it."""
+        """The node has this number: send the question under it."""
         self.leave()
         self._node = node
-        for number, pending in self._pending.items():
-            self._ask(number, pending, now)
+        if self._is_waiting:
+            self._ask(now)
 
     def leave(self) -> None:
-        """The node has no number: send nothing, but keep the questions."""
+        """The node has no number: send nothing, but keep the question."""
         self._node = None
-        for pending in self._pending.values():
-            self._withdraw_frame(pending)
-            pending.attempts, pending.retry_at = 0, None
-
-    def ask_vector(self, subject: int, now: int) -> None:
-        """Ask for the vector of a subject; the answer is a `VectorReceived`."""
-        self._add(QuestionKind.VECTOR, subject, now)
-
-    def ask_type(self, etag: int, now: int) -> None:
-        """Ask for the type of an event tag; the answer is a `NameReceived`."""
-        self._add(QuestionKind.TYPE, etag, now)
+        self._stop()
 
     def ask_catalog(self, now: int) -> None:
-        self._add(QuestionKind.CATALOG, 0, now)
+        """Ask for the whole catalog, unless that is under way; the answer is a `CatalogReceived`."""
+        if not self._is_waiting:
+            self._is_waiting, self._number = True, self._number + 1 & 0xFF
+            if self._node is not None:
+                self._ask(now)
 
     def receive(self, frame: Frame, now: int) -> None:
-        if frame.id != ANSWER_ID or frame.fd or not self._pending:
+        """Process a frame of another node; an answer that cannot be read is as good as none."""
+        if frame.id != ANSWER_ID or frame.fd or not self._is_waiting:
             return
-        for pending in self._pending.values():
-            if pending.retry_at is not None:
-                pending.retry_at = min(now + ANSWER_RETRY, pending.timeout_at)
+        if self.wake_at is not None:
+            self.wake_at = min(now + ANSWER_RETRY, self._timeout_at)
         payload = self._reassembler.receive(frame, now)
         if payload is None or len(payload) < HEADER_SIZE:
             return
-        to, number, kind = payload[:HEADER_SIZE]
-        if to == self._node:
-            self._on_answer(number, kind, payload[HEADER_SIZE:])
-        elif to == ALL_NODES and kind == QuestionKind.CATALOG:
-            waiting = [number for number, pending in self._pending.items() if pending.kind is QuestionKind.CATALOG]
-            self._on_answer(waiting[0] if waiting else number, kind, payload[HEADER_SIZE:])
-
-    @property
-    def wake_at(self) -> int | None:
-        if not self._pending:
-            return None
-        return min((p.retry_at for p in self._pending.values() if p.retry_at is not None), default=None)
+        to, _, kind = payload[:HEADER_SIZE]
+        if to in (self._node, ALL_NODES) and kind == QuestionKind.CATALOG:
+            catalog = _read_catalog(payload[HEADER_SIZE:])
+            if catalog is not None:
+                self._finish(CatalogReceived(catalog))
 
     def wake(self, now: int) -> None:
-        for number, pending in list(self._pending.items()):
-            if pending.retry_at is None or pending.retry_at > now:
-                continue
-            if pending.attempts < ANSWER_ATTEMPTS:
-                self._ask(number, pending, now)
-            else:
-                self._withdraw_frame(self._pending.pop(number))
-                self._notify(RequestUnanswered(_NAMES[pending.kind], pending.of))
-
-    def _add(self, kind: QuestionKind, of: int, now: int) -> None:
-        if any((pending.kind, pending.of) == (kind, of) for pending in self._pending.values()):
+        """Repeat the question if it is due, or give it up."""
+        if self.wake_at is None or self.wake_at > now:
             return
-        if len(self._pending) >= 1 << 8:
-            raise BusError("256 catalog questions wait for an answer; ask more after some are answered")
-        while self._number in self._pending:
-            self._number = self._number + 1 & 0xFF
-        pending = self._pending[self._number] = _Pending(kind, of)
-        if self._node is not None:
-            self._ask(self._number, pending, now)
-        self._number = self._number + 1 & 0xFF
+        if self._attempts < ANSWER_ATTEMPTS:
+            self._ask(now)
+        else:
+            self._finish(RequestUnanswered("catalog"))
 
-    def _ask(self, number: int, pending: _Pending, now: int) -> None:
+    def _ask(self, now: int) -> None:
         assert self._node is not None
-        self._withdraw_frame(pending)
-        argument = subject_head(pending.of) if pending.kind is QuestionKind.VECTOR else pending.of
-        pending.frame = Question(self._node, number, pending.kind, argument).frame()
-        pending.attempts += 1
-        pending.retry_at, pending.timeout_at = now + ANSWER_RETRY, now + ANSWER_TIMEOUT
-        self._send(pending.frame)
+        self._withdraw_frame()
+        self._frame = Question(self._node, self._number, QuestionKind.CATALOG, 0).frame()
+        self._attempts += 1
+        self.wake_at, self._timeout_at = now + ANSWER_RETRY, now + ANSWER_TIMEOUT
+        self._send(self._frame)
 
-    def _withdraw_frame(self, pending: _Pending) -> None:
-        if pending.frame is not None:
-            self._withdraw(pending.frame)
-            pending.frame = None
+    def _finish(self, notice: Notice) -> None:
+        self._is_waiting = False
+        self._stop()
+        self._notify(notice)
 
-    def _on_answer(self, number: int, kind: int, body: bytes) -> None:
-        """Process an answer for this node; if it cannot be read, the question is repeated later."""
-        pending = self._pending.get(number)
-        if pending is None or pending.kind != kind:
-            return
-        notice = _READERS[pending.kind](pending.of, body)
-        if notice is not None:
-            self._withdraw_frame(self._pending.pop(number))
-            self._notify(notice)
+    def _stop(self) -> None:
+        self._withdraw_frame()
+        self._attempts, self.wake_at = 0, None
+
+    def _withdraw_frame(self) -> None:
+        if self._frame is not None:
+            self._withdraw(self._frame)
+            self._frame = None
 
 
-_NAMES: dict[QuestionKind, Literal["vector", "type", "catalog"]] = {
-    QuestionKind.VECTOR: "vector",
-    QuestionKind.TYPE: "type",
-    QuestionKind.CATALOG: "catalog",
-}
-
-_Description = tuple[str, str, tuple[Row, ...], tuple[str, ...]]
-
-
-def _read_vector(subject: int, body: bytes) -> Notice | None:
-    if not body:
-        return VectorReceived(subject)
+def _read_catalog(body: bytes) -> Catalog | None:
     try:
-        name, family, rows, tagged = msgspec.json.decode(body, type=_Description)
-        attributes = tuple(Attribute(n, parse_type(type_), p != "required", unit) for n, type_, p, unit in rows)
-    except (msgspec.MsgspecError, ValueError):
-        return None
-    if subject_uid(name) != subject:
-        return None
-    carried = tuple(name for name, _, presence, _ in rows if presence != "absent")
-    return VectorReceived(subject, name, Vector(family, attributes), carried, tagged)
-
-
-def _read_type(etag: int, body: bytes) -> Notice | None:
-    try:
-        return NameReceived(etag, body.decode() or None)
-    except UnicodeDecodeError:
-        return None
-
-
-def _read_catalog(_: int, body: bytes) -> Notice | None:
-    try:
-        text = zlib.decompressobj().decompress(body, MAX_CATALOG)
-        return CatalogReceived(Catalog.parse(text.decode()))
+        return Catalog.parse(zlib.decompressobj().decompress(body, MAX_CATALOG).decode())
     except (zlib.error, UnicodeDecodeError, CatalogDamaged):
         return None
-
-
-_READERS: dict[QuestionKind, Callable[[int, bytes], Notice | None]] = {
-    QuestionKind.VECTOR: _read_vector,
-    QuestionKind.TYPE: _read_type,
-    QuestionKind.CATALOG: _read_catalog,
-}

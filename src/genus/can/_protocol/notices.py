@@ -9,7 +9,6 @@ import msgspec
 
 from genus.can._protocol.messages import QosClass, RefusalReason
 from genus.catalog import Catalog
-from genus.model.types import Vector
 
 MILLISECOND = 1_000_000
 
@@ -143,27 +142,6 @@ class ClassConflict(msgspec.Struct, frozen=True):
     segmented: bool
 
 
-class VectorReceived(msgspec.Struct, frozen=True):
-    """The answer to a question for a vector; `vector` is None if the subject is unknown.
-
-    In the vector, attributes that every event of the type has are required. Attributes that are not in `carried` belong
-    only to other types of the family. `tagged` names the attributes whose presence bits are in the event tag.
-    """
-
-    subject: int
-    name: str = ""
-    vector: Vector | None = None
-    carried: tuple[str, ...] = ()
-    tagged: tuple[str, ...] = ()
-
-
-class NameReceived(msgspec.Struct, frozen=True):
-    """The answer to a question for the type of an event tag; the name is None if there is no such type."""
-
-    etag: int
-    name: str | None
-
-
 class CatalogReceived(msgspec.Struct, frozen=True):
     """The answer to a question for the whole catalog."""
 
@@ -171,12 +149,12 @@ class CatalogReceived(msgspec.Struct, frozen=True):
 
 
 class RequestUnanswered(msgspec.Struct, frozen=True):
-    """The broker did not reply to a request for this subject or event tag, although it was repeated.
+    """The broker did not reply to a request for this subject, or for the catalog, although it was repeated.
 
     A binding request is sent again as soon as a frame of a broker is received; a catalog question is not.
     """
 
-    request: Literal["binding", "vector", "type", "catalog"]
+    request: Literal["binding", "catalog"]
     of: int = 0
 
 
@@ -216,8 +194,6 @@ Notice: TypeAlias = (
     | Bound
     | BindingRefused
     | ClassConflict
-    | VectorReceived
-    | NameReceived
     | CatalogReceived
     | RequestUnanswered
     | RoleChanged

@@ -160,7 +160,6 @@ class Timing(msgspec.Struct, frozen=True):
         return self._fd_ns(exact_fd_bits(frame, switched=self.data_bitrate is not None))
 
     def _fd_ns(self, bits: FdBits) -> int:
-        """Return the duration of a CAN FD frame: the sum of both parts, rounded up once."""
         data_bitrate = self.data_bitrate or self.bitrate
         scaled = bits.nominal * data_bitrate + bits.data * self.bitrate
         return -(-scaled * SECOND_NS // (self.bitrate * data_bitrate))
@@ -246,7 +245,6 @@ def _stuff(bits: int, width: int) -> tuple[_StuffTable, int]:
 
 
 def _crc15(bits: int, width: int) -> int:
-    """Return the CRC-15 of `width` bits; leading zeros do not change it."""
     register = 0
     for byte in bits.to_bytes(-(-width // 8), "big"):
         register = register << 8 & 0x7FFF ^ _CRC[register >> 7 ^ byte]

@@ -134,8 +134,6 @@ class PayloadCodec(msgspec.Struct, frozen=True):
 
 
 class PayloadField(msgspec.Struct, frozen=True):
-    """One attribute of the vector in the payloads of a class."""
-
     name: str
     """The name that the class has for it, which may be a former one; that of the vector if the class has none."""
     key: str
@@ -150,12 +148,10 @@ class PayloadField(msgspec.Struct, frozen=True):
 
     @property
     def local(self) -> str:
-        """The name of the value in generated code."""
         return f"a{self.key}"
 
     @property
     def bits(self) -> str:
-        """The name of the variable with the presence bit in generated code."""
         return "bits" if self.byte is None else f"b{self.byte}"
 
 
@@ -180,12 +176,10 @@ def fields_of(cls: type[Event], vector: Vector, tagged: Sequence[str]) -> Iterat
 
 
 def _header_size(fields: Iterable[PayloadField]) -> int:
-    """The bytes before the values if all of these fields are present."""
     return 1 + max((field.byte or 0 for field in fields), default=0)
 
 
 def _presence_bit(number: int) -> tuple[int, int]:
-    """Return the header byte and the mask of a presence bit."""
     if number < FIRST_BITS:
         return 0, 8 >> number
     byte, bit = divmod(number - FIRST_BITS, MORE_BITS)
@@ -207,7 +201,6 @@ def _check_attribute(cls: type[Event], attribute: Attribute, vector: Vector) -> 
 
 
 def _group_packed(fields: Iterable[PayloadField]) -> Iterator[list[PayloadField]]:
-    """Yield the fields in order, grouped where they are packed together."""
     group: list[PayloadField] = []
     for field in fields:
         if field.required and field.template.format:
@@ -226,7 +219,6 @@ def _struct(group: Collection[PayloadField]) -> Struct:
 
 
 def _constants(fields: Iterable[PayloadField]) -> dict[str, object]:
-    """Return the names in the code of the fields."""
     names = dict(COMMON_NAMES)
     for field in fields:
         names |= field.template.names
@@ -264,7 +256,6 @@ def _generate_encoder(cls: type[Event], fields: Iterable[PayloadField]) -> Encod
 
 
 def _write_values(group: Sequence[PayloadField]) -> list[str]:
-    """Statements that append values to the body."""
     first = group[0]
     loads = [f"{field.local} = e.{field.name}" for field in group]
     values = ", ".join(_expression(field) for field in group)
@@ -279,7 +270,6 @@ def _expression(field: PayloadField) -> str:
 
 
 def _write_header(last: int) -> list[str]:
-    """Statements that return the result, with as few header bytes as the presence bits need."""
     lines = []
     for byte in range(last, 0, -1):
         between = "".join(f"b{number} | 128, " for number in range(1, byte))
@@ -308,7 +298,6 @@ def _raise_event_error(
 
 
 def _single_encoder(field: PayloadField) -> Callable[[object], object]:
-    """Return a function that encodes one value, to find the one that cannot be encoded."""
     packed = f"pack({_expression(field)})" if field.template.format else _expression(field)
     names = _constants([field]) | {"pack": _struct([field]).pack}
     write: Callable[[object], object] = define(f"def write({field.local}): return {packed}", "write", names)
@@ -376,7 +365,6 @@ def _flat_header(last: int, rest: list[str]) -> list[str]:
 
 
 def _read_values(group: Sequence[PayloadField]) -> list[str]:
-    """Statements that read values, present or absent."""
     first = group[0]
     lines = _read_fixed(group) if first.template.format else _read_counted(first)
     for field in group:

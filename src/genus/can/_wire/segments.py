@@ -72,7 +72,6 @@ def _check_capacity(capacity: int) -> None:
 
 
 def _fits_one_frame(size: int, capacity: int) -> bool:
-    """Return whether a payload, its tail byte and, beyond 8 bytes, its padding fit one frame."""
     return size < CLASSIC_BYTES or size + 2 <= capacity
 
 
@@ -85,7 +84,6 @@ def _padding(size: int, crc: int, capacity: int) -> bytes:
 
 
 def _next_tail(tail: int) -> int:
-    """Return the tail byte of the next frame, unless it is the last."""
     return ~tail & TOGGLE | tail + 1 & NUMBER_MASK
 
 
@@ -102,12 +100,10 @@ class _Transfer:
         self.expected = self.size = self.room = 0
 
     def begin(self, data: bytes, tail: int, room: int) -> None:
-        """Begin with the first frame of several."""
         self.parts = [data[:-1]]
         self.expected, self.size, self.room = _next_tail(tail), len(data), room - len(data)
 
     def end(self, *, lost: bool) -> None:
-        """End the transfer; only a first frame begins another."""
         self.parts, self.lost = None, lost
 
 

@@ -41,8 +41,6 @@ _SIZES = {"B": 1, "b": 1, "H": 2, "h": 2, "I": 4, "i": 4, "f": 4, "q": 8, "d": 8
 
 
 class AttributeUse(NamedTuple):
-    """One attribute of a vector as a class uses it."""
-
     agreed: AttributeType
     """The type in the vector."""
     own: AttributeType | None
@@ -76,12 +74,10 @@ class ValueTemplate(msgspec.Struct, frozen=True):
 
     @property
     def min_size(self) -> int:
-        """The fewest bytes of a value."""
         return _SIZES.get(self.format, 1)
 
     @property
     def max_size(self) -> int | None:
-        """The most bytes of a value; None if it is not bounded."""
         if self.format or self.limit is None:
             return _SIZES.get(self.format)
         return (1 if self.limit < 255 else 3) + self.limit * self.contents
@@ -115,7 +111,6 @@ def encode_count(number: int) -> bytes:
 
 
 def encode_bytes(raw: bytes, limit: int) -> bytes:
-    """Return the length and the bytes; ValueError if there are more than `limit`."""
     if len(raw) > limit:
         raise ValueError(f"it takes {len(raw)} bytes, but at most {limit} are allowed")
     return encode_count(len(raw)) + raw
@@ -130,12 +125,10 @@ def encode_time(moment: datetime) -> int:
 
 
 def encode_duration(span: timedelta) -> int:
-    """Microseconds, also of a duration of numpy."""
     return micros_of_duration(plain_value(span))
 
 
 def encode_bool(value: object) -> int:
-    """0 or 1; TypeError for anything but a bool."""
     plain = plain_value(value)
     if plain is True or plain is False:
         return 1 if plain else 0
@@ -227,7 +220,6 @@ def _opaque(use: AttributeUse) -> ValueTemplate:
 def keep_value(
     kept: Mapping[str, msgspec.Raw] | None, name: str, value: object, unit: str | None = None
 ) -> Mapping[str, msgspec.Raw]:
-    """Return the values that are kept for others, with one more."""
     raw = value if isinstance(value, msgspec.Raw) else msgspec.Raw(msgspec.msgpack.encode(value))
     return {**(kept or {}), name: raw if unit is None else in_unit(raw, unit)}
 

@@ -145,7 +145,7 @@ Test: TypeAlias = Callable[[Event], bool] | None
 
 
 class Observation:
-    """State: the channels of a world, and the troubles that programs got."""
+    """State: the channels of a world, and the problems that programs got."""
 
     def __init__(
         self,
@@ -158,11 +158,11 @@ class Observation:
         most_frames: int | None,
     ) -> None:
         self.window = Window()
-        self.troubles: Counter[str] = Counter()
+        self.problems: Counter[str] = Counter()
         self.first_problems: dict[str, int] = {}
-        """When the first trouble of each kind was reported, in virtual time."""
+        """When the first problem of each kind was reported, in virtual time."""
         self.on_problem: list[Callable[[Station, DeliveryProblem], object]] = []
-        """Called with every trouble of every program."""
+        """Called with every problem of every program."""
         self.watchers: tuple[Callable[[str, Event, int], object], ...] = ()
         """Called with the node, the event and the virtual time of every event that a program publishes."""
         self._simulation = simulation
@@ -229,33 +229,33 @@ class Observation:
                 tracker.duplicates += 1
                 return
 
-    def publisher_informed(self, station: Station, cls: type, trouble: DeliveryProblem) -> None:
-        self._count(station, trouble)
+    def publisher_informed(self, station: Station, cls: type, problem: DeliveryProblem) -> None:
+        self._count(station, problem)
         if (tracker := self._trackers.get((station.name, cls))) is not None:
-            tracker.publisher_informed(trouble, self._simulation.now)
+            tracker.publisher_informed(problem, self._simulation.now)
 
-    def subscriber_informed(self, station: Station, trouble: DeliveryProblem) -> None:
-        """A subscriber got a trouble; alarms count only for slots that are expected to be used."""
-        if isinstance(trouble, EventMissing):
-            for tracker in self._trackers_of(trouble.channel):
-                slot, deadline = tracker.slot, trouble.deadline_ns
+    def subscriber_informed(self, station: Station, problem: DeliveryProblem) -> None:
+        """A subscriber got a problem; alarms count only for slots that are expected to be used."""
+        if isinstance(problem, EventMissing):
+            for tracker in self._trackers_of(problem.channel):
+                slot, deadline = tracker.slot, problem.deadline_ns
                 if slot is not None and tracker.is_due_at(deadline):
                     if self.window.holds(deadline - slot.length_ns, deadline):
-                        self._count(station, trouble)
-                        tracker.subscriber_informed(station.name, trouble)
+                        self._count(station, problem)
+                        tracker.subscriber_informed(station.name, problem)
                     return
             return
-        self._count(station, trouble)
-        if isinstance(trouble, EventsLost):
-            for tracker in self._trackers_of(trouble.channel):
-                if self._stations[tracker.node].node.number == trouble.node:
-                    tracker.subscriber_informed(station.name, trouble)
+        self._count(station, problem)
+        if isinstance(problem, EventsLost):
+            for tracker in self._trackers_of(problem.channel):
+                if self._stations[tracker.node].node.number == problem.node:
+                    tracker.subscriber_informed(station.name, problem)
 
-    def _count(self, station: Station, trouble: DeliveryProblem) -> None:
-        self.troubles[type(trouble).__name__] += 1
-        self.first_problems.setdefault(type(trouble).__name__, self._simulation.now)
+    def _count(self, station: Station, problem: DeliveryProblem) -> None:
+        self.problems[type(problem).__name__] += 1
+        self.first_problems.setdefault(type(problem).__name__, self._simulation.now)
         for handle in self.on_problem:
-            handle(station, trouble)
+            handle(station, problem)
 
     def _trackers_of(self, event: str) -> list[ChannelTracker]:
         return list(dict.fromkeys(each for (_, cls), each in self._trackers.items() if name_of(cls) == event))

@@ -198,9 +198,9 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unnoticed(self) -> int:
-        """Events that were sent and not received, and of which the subscriber got no trouble.
+        """Events that were sent and not received, and of which the subscriber got no problem.
 
-        A hard subscriber whose clock is not precise enough gets `HardStopped`, and no trouble per event.
+        A hard subscriber whose clock is not precise enough gets `HardStopped`, and no problem per event.
         """
         told = self.alarms if self.qos_class == "hard" and not self.sporadic else self.told_lost
         return sum(max(0, self._undelivered(name) - told.get(name, 0)) for name in self.wanted)
@@ -262,8 +262,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[str, ...]
     channels: tuple[ChannelResult, ...]
     bands: Mapping[str, BandResult]
-    troubles: Mapping[str, int]
-    """Troubles that programs got, by kind."""
+    problems: Mapping[str, int]
+    """Problems that programs got, by kind."""
     dropped: Mapping[str, int]
     """What nodes dropped, by reason."""
     began_ns: int
@@ -302,32 +302,17 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> Cha
     names = dict.fromkeys((*tracker.wanted, *tracker.delivered, *tracker.alarms, *tracker.reported_lost))
     # In this order, while another thread runs the world: an event between the two is never taken for lost.
     wanted, coming = {name: tracker.wanted[name] for name in names}, dict(tracker.coming(now))
+    counts: dict[str, Any] = {name: getattr(tracker, name) for name in _COUNTS if name != "mean_ns"}
     return ChannelResult(
         channel=tracker.name,
         node=tracker.node,
         qos_class=_class_of(tracker),
         admitted=verdict is not None and verdict.ok,
-        published=tracker.published,
-        sent=tracker.sent,
-        waiting=tracker.waiting,
-        not_sent=tracker.not_sent,
-        expired=tracker.expired,
-        replaced=tracker.replaced,
-        abandoned=tracker.abandoned,
-        unknown=tracker.unknown,
-        missed=tracker.missed,
-        refused=tracker.refused,
-        overran=tracker.overran,
-        sent_expired=tracker.sent_expired,
-        filtered=tracker.filtered,
         wanted=wanted,
         delivered={name: tracker.delivered[name] for name in names},
         alarms={name: tracker.alarms[name] for name in names},
         told_lost={name: tracker.reported_lost[name] for name in names},
-        duplicates=tracker.duplicates,
-        late=tracker.late,
         mean_ns=tracker.total_ns // tracker.sent if tracker.sent else 0,
-        worst_ns=tracker.worst_ns,
         bound_ns=None if verdict is None else verdict.response_ns,
         deadline_ns=None if verdict is None else verdict.deadline_ns,
         sporadic=isinstance(tracker.qos, Hard) and tracker.qos.sporadic,
@@ -335,6 +320,7 @@ def result_of(tracker: ChannelTracker, verdict: Verdict | None, now: int) -> Cha
         qos=format_qos(tracker.qos),
         jitter_ns=round(tracker.intervals.deviation) if tracker.intervals.count else None,
         coming=coming,
+        **counts,
     )
 
 

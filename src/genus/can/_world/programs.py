@@ -258,7 +258,7 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
     def call_soon_threadsafe(
         self, callback: Callable[[Unpack[Ts]], object], *args: *Ts, context: Context | None = None
     ) -> asyncio.Handle:
-        """Return the same from a handler of the simulation."""
+        """Do the same from a handler of the simulation."""
         self._is_woken = True
         return super().call_soon_threadsafe(callback, *args, context=context)
 

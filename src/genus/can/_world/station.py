@@ -33,12 +33,12 @@ class StationWorld(Protocol):
     @property
     def now_ns(self) -> int: ...
     def at_ns(self, time_ns: int, callback: Callable[[], object]) -> None: ...
-    def wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool: ...
-    def make_node(self, station: "Station") -> Node: ...
-    def add_host(self, station: "Station") -> Host: ...
-    def remove(self, station: "Station") -> None: ...
-    def station_crashed(self, station: "Station") -> None: ...
-    def down_error(self, station: "Station") -> BaseException:
+    def _wait_for(self, condition: Callable[[], bool], timeout: float | None) -> bool: ...
+    def _make_node(self, station: "Station") -> Node: ...
+    def _add_host(self, station: "Station") -> Host: ...
+    def _remove(self, station: "Station") -> None: ...
+    def _station_crashed(self, station: "Station") -> None: ...
+    def _down_error(self, station: "Station") -> BaseException:
         """Return what is raised if a station is used while it is down."""
 
 
@@ -53,8 +53,8 @@ class StationObserver(Protocol):
         """A node got an event of a class that it has a subscription for; None: its own."""
 
     def listeners_changed(self) -> None: ...
-    def publisher_informed(self, station: "Station", cls: type, trouble: DeliveryProblem) -> None: ...
-    def subscriber_informed(self, station: "Station", trouble: DeliveryProblem) -> None: ...
+    def publisher_informed(self, station: "Station", cls: type, problem: DeliveryProblem) -> None: ...
+    def subscriber_informed(self, station: "Station", problem: DeliveryProblem) -> None: ...
 
 
 class Station(NodeLink):
@@ -98,13 +98,13 @@ class Station(NodeLink):
 
     def open(self, deliver: Delivery) -> None:
         self._deliver = deliver
-        self.host = self._world.add_host(self)
-        self.host.on_crash = lambda: self._world.station_crashed(self)
+        self.host = self._world._add_host(self)
+        self.host.on_crash = lambda: self._world._station_crashed(self)
         self._start(self.node)
 
     def boot(self) -> Node:
         """Return the node, made again; it starts at this instant of virtual time."""
-        self._node = node = self._world.make_node(self)
+        self._node = node = self._world._make_node(self)
         node.rx.observer = self._receive
         self._world.at_ns(self._world.now_ns, lambda: self._start(node))
         return node
@@ -169,7 +169,7 @@ class Station(NodeLink):
         return self.host.clock.virtual_time(self.node.time.local_time(bus_ns))
 
     def find_virtual_time(self, bus_ns: int, near_ns: int) -> int:
-        """Return the same to a nanosecond or two, from a guess; for other threads, as it leaves the node as it is."""
+        """Return `virtual_time` to a nanosecond or two, from a guess; for other threads, as it changes nothing."""
         found = near_ns
         for _ in range(64):  # one or two are enough unless the clock is slowed down
             missing = bus_ns - self.bus_time(found)
@@ -192,25 +192,25 @@ class Station(NodeLink):
     # -- what programs do --------------------------------------------------------------------------------------------
 
     def publisher_handler(self, cls: type, on_problem: ProblemHandler | None) -> ProblemHandler:
-        """Return what gets the troubles of a publisher, and observes them."""
+        """Return what gets the problems of a publisher, and observes them."""
 
-        def handle(trouble: DeliveryProblem) -> None:
-            self._observer.publisher_informed(self, cls, trouble)
-            (on_problem or log_refusal)(trouble)
+        def handle(problem: DeliveryProblem) -> None:
+            self._observer.publisher_informed(self, cls, problem)
+            (on_problem or log_refusal)(problem)
 
         return handle
 
     def publish(self, event: Event, *, loop_back: bool = True) -> None:
         """Publish an event, and observe what becomes of it; blocks while a node that restarted binds its channels."""
         if self._node is None or not self.host.is_up:
-            raise self._world.down_error(self)
+            raise self._world._down_error(self)
         channel = self._node.tx.channels.get(type(event))
         if channel is not None and channel.state == "binding":
             self.driver.wait_for(lambda: channel.state != "binding", BINDING_S)
         if self._driver is None:
             raise BusError(CLOSED)
         if not self.host.is_up:
-            raise self._world.down_error(self)
+            raise self._world._down_error(self)
         try:
             self.host.call(partial(self._publish, self._node, event, loop_back))
         except QueueFull:
@@ -239,9 +239,9 @@ class Station(NodeLink):
     def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and observe what comes and what does not."""
 
-        def handle(trouble: DeliveryProblem) -> None:
-            self._observer.subscriber_informed(self, trouble)
-            (on_problem or log_refusal)(trouble)
+        def handle(problem: DeliveryProblem) -> None:
+            self._observer.subscriber_informed(self, problem)
+            (on_problem or log_refusal)(problem)
 
         end = super().listen(subscription, handle)
         self._listened[handle] = ListenedSubscription(subscription)
@@ -329,18 +329,18 @@ class StationDriver:
 
     def call(self, action: Callable[[int], R]) -> R:
         if not self._station.is_up:
-            raise self._world.down_error(self._station)
+            raise self._world._down_error(self._station)
         return self._station.host.call(action)
 
     def wait_for(self, condition: Callable[[], bool], timeout: float) -> bool:
-        return self._world.wait_for(condition, timeout)
+        return self._world._wait_for(condition, timeout)
 
     def counters(self) -> Mapping[str, int]:
-        """Return the simulated bus counts frames for all stations; see `World.outcome`."""
+        """Return nothing: the simulated bus counts frames for all stations; see `World.outcome`."""
         return {}
 
     def close(self) -> None:
-        self._world.remove(self._station)
+        self._world._remove(self._station)
 
 
 class StationClock:
@@ -350,7 +350,7 @@ class StationClock:
         self._station = station
         self._world = world
         self._is_closed = False
-        self.wait_for: WaitFor | None = world.wait_for
+        self.wait_for: WaitFor | None = world._wait_for
 
     def time_ns(self) -> int:
         return self._station.bus_time(self._world.now_ns)
@@ -360,7 +360,7 @@ class StationClock:
         return known_precision(self._station.precision_ns) if self._station.is_up else None
 
     def sleep(self, seconds: float) -> None:
-        self._world.wait_for(lambda: False, seconds)
+        self._world._wait_for(lambda: False, seconds)
 
     def call_at(self, time_ns: int, function: Callable[[], object]) -> "StationTimer":
         """Call a function when the station takes it for that time; if it is down then, when it restarts."""
@@ -427,7 +427,7 @@ def guardian_of(plan: Plan, station: Station) -> BusGuardian:
 
 
 def _windows(plan: Plan, node: str) -> list[tuple[int, int]]:
-    """From the start of a slot to the last instant at which its last attempt may start."""
+    """Return windows from the start of a slot to the last instant at which its last attempt may start."""
     return [
         (start - slot.gap_ns // 2 if start else 0, start + slot.length_ns - slot.gap_ns // 2 - slot.used_ns)
         for start, slot in plan.calendar.starts_in_cycle()
@@ -436,5 +436,5 @@ def _windows(plan: Plan, node: str) -> list[tuple[int, int]]:
 
 
 def _burst(channels: list[ChannelSpec]) -> int:
-    """Return all events at once, and all signatures, announcements and reports."""
+    """Return how many frames may come at once: all events, and all signatures, announcements and reports."""
     return 8 + HEADROOM * sum(channel.frames + 3 for channel in channels)

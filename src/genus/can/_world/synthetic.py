@@ -335,9 +335,9 @@ class SyntheticProgram:
         except QueueFull:
             return  # the world counts it
 
-    def _handle(self, trouble: object) -> None:
-        if isinstance(trouble, HardStopped | HardResumed):
-            self._is_stopped = isinstance(trouble, HardStopped)
+    def _handle(self, problem: object) -> None:
+        if isinstance(problem, HardStopped | HardResumed):
+            self._is_stopped = isinstance(problem, HardStopped)
 
 
 class _Numbered:

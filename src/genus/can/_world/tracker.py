@@ -163,21 +163,21 @@ class ChannelTracker:
             self._newest[node] = flight
         self._under_way.setdefault(key, []).append(flight)
 
-    def publisher_informed(self, trouble: DeliveryProblem, now: int) -> None:
-        """A publisher got a trouble; all publishers of a node get those of its events."""
-        if not isinstance(trouble, DeadlineMissed | Expired | MaybeSent | NotSent):
+    def publisher_informed(self, problem: DeliveryProblem, now: int) -> None:
+        """A publisher got a problem; all publishers of a node get those of its events."""
+        if not isinstance(problem, DeadlineMissed | Expired | MaybeSent | NotSent):
             return
-        key = self.key(trouble.event)
+        key = self.key(problem.event)
         known = (*self._under_way.get(key, ()), *(flight for flight, _ in self._finished.get(key, ())))
-        flight = next((each for each in known if each.event is trouble.event), None)
+        flight = next((each for each in known if each.event is problem.event), None)
         if flight is None:
             return
-        if isinstance(trouble, DeadlineMissed):
+        if isinstance(problem, DeadlineMissed):
             self.missed += not flight.is_missed
             flight.is_missed = True
-        elif isinstance(trouble, Expired):
+        elif isinstance(problem, Expired):
             self.expired += self._settle(flight, now)
-        elif isinstance(trouble, MaybeSent):
+        elif isinstance(problem, MaybeSent):
             self.unknown += self._settle(flight, now)
         else:
             self.not_sent += self._settle(flight, now)
@@ -257,7 +257,7 @@ class ChannelTracker:
     # -- at a subscriber ---------------------------------------------------------------------------------------------
 
     def event_delivered(self, subscriber: str, key: Key, bus_now: int) -> bool:
-        """Return a node got an event; returns whether it is one of this channel that the node had not got yet.
+        """Note that a node got an event; return whether it is one of this channel that the node had not got yet.
 
         An event may be received before it counts as sent: if its last frame fails at the last bit and is repeated.
         """
@@ -282,11 +282,11 @@ class ChannelTracker:
     def knows(self, key: Key) -> bool:
         return key in self._finished
 
-    def subscriber_informed(self, subscriber: str, trouble: EventMissing | EventsLost) -> None:
-        if isinstance(trouble, EventMissing):
+    def subscriber_informed(self, subscriber: str, problem: EventMissing | EventsLost) -> None:
+        if isinstance(problem, EventMissing):
             self.alarms[subscriber] += 1
         else:
-            self.reported_lost[subscriber] += trouble.count
+            self.reported_lost[subscriber] += problem.count
 
     def is_due_at(self, deadline_ns: int) -> bool:
         """Return whether a deadline is one of the channel's slot."""

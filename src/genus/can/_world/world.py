@@ -277,7 +277,7 @@ class World:
         self._check_open()
         self.simulation.at(time_ns, callback)
 
-    def wait_for(self, condition: Callable[[], bool], timeout: Span | None) -> bool:
+    def _wait_for(self, condition: Callable[[], bool], timeout: Span | None) -> bool:
         """Block a program in virtual time until a condition holds, for at most a span; returns whether it holds."""
         self._inject_pending()
         longest = FOREVER - self.now_ns if self._runner.is_inside else MAX_WAIT_NS
@@ -327,9 +327,9 @@ class World:
         return self.observation.bus
 
     def start_measuring(self) -> None:
-        """Count the load of the bus, and troubles, from now on."""
+        """Count the load of the bus, and problems, from now on."""
         self.observation.bus.restart_counting(self.now_ns)
-        self.observation.troubles.clear()
+        self.observation.problems.clear()
         self.observation.first_problems.clear()
 
     def count_alarms(self, begin_ns: int, end_ns: int) -> None:
@@ -361,7 +361,7 @@ class World:
             faults=tuple(map(str, self.simulation.injected)),
             channels=self.channels(),
             bands=self.bus_load(),
-            troubles=dict(self.observation.troubles),
+            problems=dict(self.observation.problems),
             dropped=dict(dropped),
             began_ns=begin_ns,
         )
@@ -471,7 +471,7 @@ class World:
 
     # -- stations ----------------------------------------------------------------------------------------------------
 
-    def join(self, options: dict[str, str]) -> Station:
+    def _join(self, options: dict[str, str]) -> Station:
         """Return the station of an address's options; BusError says what is wrong with them."""
         known_options = ("name", "number", "slots", "banks", "catalog")
         if unknown := set(options) - {*known_options}:
@@ -482,7 +482,7 @@ class World:
         if known is not None and not known.is_closed:
             raise BusError(f"sim:{self.name}: there is a node {name!r} already; give each program a name of its own")
         if known is not None and known.is_up:  # its last frames are on their way
-            self.wait_for(lambda: not known.is_up, CLOSING_STEPS * CLOSING_STEP_NS / 1e9)
+            self._wait_for(lambda: not known.is_up, CLOSING_STEPS * CLOSING_STEP_NS / 1e9)
         if known is not None:
             self._switch_off(known)
         number = self._number(name, options.get("number"), known)
@@ -524,7 +524,7 @@ class World:
             raise BusError(f"sim:{self.name}: number {given} is that of {whose}")
         return int(given)
 
-    def add_host(self, station: Station) -> Host:
+    def _add_host(self, station: Station) -> Host:
         """Put a station on the bus."""
         guardian = guardian_of(self.plan, station) if self._has_guards and self.plan is not None else None
         return self.simulation.add_host(
@@ -535,7 +535,7 @@ class World:
             run_handler=station.handlers.add,
         )
 
-    def make_node(self, station: Station) -> Node:
+    def _make_node(self, station: Station) -> Node:
         """Return the node of a station."""
         bus = self.plan.system.bus if self.plan is not None else None
         return Node(
@@ -552,19 +552,19 @@ class World:
             seed=self.seed << 7 | station.number,
         )
 
-    def remove(self, station: Station, steps: int = CLOSING_STEPS) -> None:
+    def _remove(self, station: Station, steps: int = CLOSING_STEPS) -> None:
         """Switch a station off when all its frames are sent."""
 
         def check() -> None:
             if self.stations.get(station.name) is station and station.is_up:
                 if steps and station.node.has_frames:
-                    self.remove(station, steps - 1)
+                    self._remove(station, steps - 1)
                 else:
                     self._switch_off(station)
 
         self.at_ns(self.now_ns + CLOSING_STEP_NS, check)
 
-    def station_crashed(self, station: Station) -> None:
+    def _station_crashed(self, station: Station) -> None:
         """A station went down: its program and its handlers end."""
         station.handlers.clear()
         self.observation.station_left(station)
@@ -572,7 +572,7 @@ class World:
         if station.program is not None and not station.is_closed:
             self._runner.abort(station.program, NodeDown(f"node {station.name!r} is down"))
 
-    def down_error(self, station: Station) -> BaseException:
+    def _down_error(self, station: Station) -> BaseException:
         """Return what is raised if a station is used while it is down: in its own program, what ends that."""
         text = f"node {station.name!r} is down"
         own = [each for each in (station.program, station.handlers) if each is not None]
@@ -643,7 +643,7 @@ def open_station(rest: str) -> Station:
         options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query)))
     except ValueError:
         raise BusError(f"sim:{rest}: write options as name=value, joined by &") from None
-    return _WORLDS[name].join(options)
+    return _WORLDS[name]._join(options)
 
 
 def _check_arguments(clocks: str, seed: int, bitrate: int, start: datetime, trace: bool | int) -> None:

@@ -57,7 +57,7 @@ class Analysis(Protocol):
         """Return the rows that the analysis works on, made from frames of events; late events are left out."""
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
-        """The results that are final because no events before the watermark will come, and the rows that wait."""
+        """Return the results that are final, as no events before the watermark will come, and the rows that wait."""
 
     def all(self, *events: DataFrame) -> DataFrame:
         """Return the results over all events."""
@@ -153,7 +153,6 @@ def require_distinct(names: Sequence[str], hint: str) -> None:
 
 
 def as_tuple(names: str | Iterable[str]) -> tuple[str, ...]:
-    """Column names given as one name or several."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -218,7 +217,7 @@ def event_time() -> Column:
 
 
 def is_late(lateness: Span | None = None) -> Column:
-    """A column that is true for late events, and never NULL.
+    """Return a column that is true for late events, and never NULL, to count them or leave them out.
 
     An event is late if it was recorded after it expired, or longer than `lateness` after its time.
 
@@ -283,7 +282,6 @@ def final_before(watermark: datetime, keep_late: bool) -> int:
 
 
 def span_micros(span: Span) -> int:
-    """Return a length of time in microseconds."""
     return micros_of_duration(duration(span))
 
 

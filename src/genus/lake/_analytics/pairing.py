@@ -95,7 +95,7 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
         return halves
 
     def settle(self, rows: DataFrame, watermark: datetime) -> SettleResult:
-        """The pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
+        """Return pairs whose right is before the watermark; later events wait, and lefts that may still be paired."""
         join = partial(join_halves, self, final_before(watermark, self.keep_late))
         event = (F.coalesce(f"{LEFT}{name}", f"{RIGHT}{name}") for name in EVENT_ID)
         order = (F.coalesce(LEFT_TIME, RIGHT_TIME), F.col(RIGHT_TIME).isNull(), *event)

@@ -47,8 +47,17 @@ from genus.can.internal import (
 )
 from genus.can.types import Dbc, FrameColumns, Incomplete, LogBlock, MessageLayout, PartFrames, RefusedFrames
 from genus.errors import LakeError, RecordingError
-from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types, Unknown
-from genus.lake._ingest.text_lines import byte_ranges, changed_us, read_blocks
+from genus.lake._ingest.format import (
+    Chunk,
+    Columns,
+    DeadLetter,
+    Split,
+    Types,
+    Unknown,
+    byte_ranges,
+    changed_us,
+    read_blocks,
+)
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import POSITION, RECORDED
 from genus.model.types import ChoiceType
@@ -198,7 +207,6 @@ def _packing(path: str) -> str | None:
 
 
 def _is_divisible(reader: TextReader | DeadLetter | None, path: str) -> TypeGuard[TextReader]:
-    """Return whether ranges of a log can be read on their own."""
     is_divisible = isinstance(reader, TextReader) and reader.is_divisible and _packing(path) in (None, "gzip")
     return is_divisible and isinstance(reader, TextReader) and not (reader.may_wrap and _wraps(reader, path))
 
@@ -282,7 +290,6 @@ def _local_file(path: str) -> Iterator[Path]:
 
 @lru_cache(maxsize=4)
 def _decoder(messages: tuple[MessageLayout, ...]) -> ColumnDecoder:
-    """Return the decoder of a DBC file, which a task uses for many splits."""
     return ColumnDecoder(messages)
 
 

@@ -22,9 +22,19 @@ import pyarrow as pa
 import pyarrow.csv as arrow_csv
 
 from genus.errors import LakeError
-from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
+from genus.lake._ingest.format import (
+    LINE_LIMIT,
+    Chunk,
+    DeadLetter,
+    Lines,
+    Split,
+    Types,
+    byte_ranges,
+    changed_us,
+    is_compressed,
+    read_lines,
+)
 from genus.lake._ingest.tabular import TableReader
-from genus.lake._ingest.text_lines import LINE_LIMIT, Lines, byte_ranges, changed_us, is_compressed, read_lines
 from genus.lake._tables.files import open_input
 from genus.records import Mapping
 from genus.records.internal import CsvFormat, column_name
@@ -173,8 +183,6 @@ class LineJoiner:
 
 
 class RowParser:
-    """Parses rows into columns."""
-
     def __init__(self, names: list[str], delimiter: str, quote: str, absent: list[str]) -> None:
         self._names, self._delimiter, self._quote = names, delimiter, quote
         self.row = _row_pattern(rf"{{{len(names) - 1}}}".encode(), delimiter.encode(), quote.encode())

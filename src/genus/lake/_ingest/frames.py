@@ -30,16 +30,15 @@ from genus.lake._ingest.job import IngestWork, gather_reports, make_draft
 from genus.lake._ingest.tabular import TableReader, flatten_structs
 from genus.lake._ingest.writer import Origin, TableWriter, TaskReport, Write
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._mirror.mirror import Mirror
-from genus.lake._tables.commits import CommitConflict, CommitDraft
+from genus.lake._tables.commits import CommitConflict, CommitDraft, hash_of
 from genus.lake._tables.file_systems import direct_file_system
 from genus.lake._tables.files import write_file
 from genus.lake._tables.lake_catalog import family_name
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.mirror import Mirror
 from genus.lake._tables.names import COMMIT, DAY, OWN_COLUMNS, RECORDED
 from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload
-from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.store import MIRROR_NOTE, OFF, Store
 from genus.model import name_of
 from genus.records import Mapping
@@ -57,15 +56,13 @@ _LOG = logging.getLogger("genus.lake")
 
 
 class FramePlan(msgspec.Struct, frozen=True):
-    """How the rows of a frame are written; sent to every task."""
-
     work: IngestWork
     mapping: Mapping
 
     @classmethod
     def of(cls, lake: LakeFolder, what: type | str | Mapping, columns: Sequence[str]) -> "FramePlan":
         """Return the plan for a frame with some columns; NotRegistered or LakeError if they cannot be such events."""
-        work = IngestWork.begin(lake.path, lake.catalog_file.text)
+        work = IngestWork.begin(lake.path, lake._catalog_file.text)
         types = types_of(work.catalog)
         mapping = what if isinstance(what, Mapping) else _mapping_for(lake, what, columns, types)
         mapping.check(types)
@@ -155,7 +152,6 @@ def append(
     source: str | None = None,
     progress: ProgressHandler | None = None,
 ) -> IngestResult:
-    """Append the rows of a frame; see `Lake.append`."""
     began = time.monotonic()
     if not isinstance(frame, DataFrame):
         raise LakeError(f"{type(frame).__name__} is no DataFrame; make one by spark.createDataFrame, or ingest files")
@@ -183,7 +179,7 @@ def commit_rows(lake: LakeFolder, work: IngestWork, reports: Sequence[TaskReport
     if draft.added and lake.state().sources.get(draft.sources[0].number) is None:
         _remove_strays(lake.store, draft)
         with suppress(CommitConflict):  # another process has appended the same meanwhile
-            lake.store.commit(_with_new_shapes(lake, draft, lake.catalog_file.text))
+            lake.store.commit(_with_new_shapes(lake, draft, lake._catalog_file.text))
             return True
     for source in draft.sources:
         discard_rows(lake.store, work, source.number)

@@ -26,12 +26,11 @@ from genus.lake._ingest.job import (
 from genus.lake._ingest.sources import FormatChooser, PathLike, find_files
 from genus.lake._ingest.writer import TaskReport
 from genus.lake._jobs import check_workers, folder_name, job_description
-from genus.lake._tables.commits import CommitConflict, CommitDraft, IngestedFile, count_rows
+from genus.lake._tables.commits import MAX_SHAPES, CommitConflict, CommitDraft, IngestedFile, count_rows, new_shapes
 from genus.lake._tables.files import FileInfo
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.names import DEAD_LETTERS, POSITION, SOURCE
-from genus.lake._tables.shapes import MAX_SHAPES, new_shapes
 from genus.lake._tables.state import LedgerState
 
 COMMIT_BYTES = 1 << 30
@@ -112,18 +111,17 @@ def prepare(lake: LakeTables, choose: FormatChooser) -> None:
     """Register the types of a DBC file, and raise LakeError if the mapping names what the catalog lacks."""
     if types := choose.types:
         lake.register(*types)
-    choose.check(types_of(lake.catalog_file.text))
+    choose.check(types_of(lake._catalog_file.text))
 
 
 def find_sources(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> dict[str, int]:
-    """Return the files of an ingest and their sizes; see `Lake.find_sources`."""
-    choose.check(types_of(lake.catalog_file.text))
+    choose.check(types_of(lake._catalog_file.text))
     return {file.path: file.size for file in _named_files(lake, sources, choose)}
 
 
 def _named_files(lake: LakeTables, sources: PathLike | Iterable[PathLike], choose: FormatChooser) -> list[FileInfo]:
     """Return the files of an ingest; LakeError if one has no known format, or its rows have no type."""
-    found, types = find_files(lake.spark, sources, choose.format is not None), types_of(lake.catalog_file.text)
+    found, types = find_files(lake.spark, sources, choose.format is not None), types_of(lake._catalog_file.text)
     for file in found:
         choose.check_named(file.path, types)
     return found
@@ -183,7 +181,7 @@ def _commit(lake: LakeTables, files: Sequence[InputFile]) -> Committed:
 
 
 def begin_work(lake: LakeTables) -> IngestWork:
-    work = IngestWork.begin(lake.path, lake.catalog_file.text)
+    work = IngestWork.begin(lake.path, lake._catalog_file.text)
     lake.store.drafts.begin(work.commit)
     return work
 

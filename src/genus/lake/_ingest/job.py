@@ -22,12 +22,11 @@ from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, Types, types_of
 from genus.lake._ingest.writer import Origin, TableWriter, TaskReport
 from genus.lake._jobs import count_words, folder_name, job_description, parallelism
-from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, latest, recorder_of, sum_counts
+from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, hash_of, latest, recorder_of, sum_counts
 from genus.lake._tables.file_systems import file_system_for
 from genus.lake._tables.files import FileInfo, arrow_opens, open_input, write_file
 from genus.lake._tables.names import POSITION
 from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload, FileReport, write_uploads
-from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.sources import Sources
 
 SPLIT_BYTES = 32 * 1024 * 1024
@@ -82,7 +81,6 @@ class IngestWork(msgspec.Struct, frozen=True):
 
     @classmethod
     def begin(cls, root: str, catalog: str) -> "IngestWork":
-        """Return the work of a new commit."""
         return cls(root, uuid.uuid4().hex[:16], time.time_ns() // 1000, catalog, not arrow_opens(root))
 
 
@@ -175,7 +173,6 @@ def _read(file: InputFile, types: Types, writer: TableWriter) -> None:
 
 @contextmanager
 def _readable(path: str) -> Iterator[None]:
-    """Turn an OSError about a file into LakeError."""
     try:
         yield
     except OSError as problem:
@@ -183,7 +180,6 @@ def _readable(path: str) -> Iterator[None]:
 
 
 def _select(chunk: Chunk, positions: frozenset[int]) -> Chunk:
-    """Return the events or dead letters at some positions."""
     if isinstance(chunk, list):
         return [letter for letter in chunk if letter.position in positions]
     wanted = pc.is_in(chunk.batch.column(POSITION), value_set=pa.array(positions, pa.int64()))
@@ -225,9 +221,9 @@ def _cut(inputs: Iterable[InputFile], target: int) -> Iterator[tuple[InputFile, 
             yield file, file.size
 
 
-def _pack(inputs: Sequence[tuple[InputFile, int]], parallel: int, most: int) -> list[list[InputFile]]:
-    """Return the files of each task: as many tasks as run at once, or more if they would read over `most` bytes."""
-    target = min(max(sum(size for _, size in inputs) // parallel, MIN_TASK_BYTES), most)
+def _pack(inputs: Sequence[tuple[InputFile, int]], parallel: int, max_bytes: int) -> list[list[InputFile]]:
+    """Return the files of each task: as many tasks as run at once, or more if they would read over `max_bytes`."""
+    target = min(max(sum(size for _, size in inputs) // parallel, MIN_TASK_BYTES), max_bytes)
     tasks: list[list[InputFile]] = []
     room = 0
     for file, size in inputs:

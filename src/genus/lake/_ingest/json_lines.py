@@ -13,9 +13,20 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, Types
+from genus.lake._ingest.format import (
+    Chunk,
+    Columns,
+    DeadLetter,
+    Lines,
+    Split,
+    Types,
+    byte_ranges,
+    changed_us,
+    is_compressed,
+    open_text,
+    read_lines,
+)
 from genus.lake._ingest.tabular import Positions, RecordsReader, Row, TypeColumns
-from genus.lake._ingest.text_lines import Lines, byte_ranges, changed_us, is_compressed, open_text, read_lines
 from genus.lake._ingest.values import Mask, convert_json
 from genus.records import Mapping
 from genus.records.internal import FieldNode, MappedReader, cloud_mapping, count_fields, count_names, decode_json
@@ -153,7 +164,6 @@ class JsonLines(msgspec.Struct, frozen=True):
     mapping: Mapping = Mapping()
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Ranges of bytes; compressed files and arrays are one split."""
         if not is_compressed(path) and _is_array(path) and size <= ARRAY_LIMIT:
             return [Split(path, 0, size)]
         return byte_ranges(path, size, target)

@@ -62,8 +62,6 @@ _open_packet = msgspec.msgpack.Decoder(tuple[str, Int64, msgspec.Raw]).decode
 
 
 class Recordings(msgspec.Struct, frozen=True):
-    """The format of recordings."""
-
     def splits(self, path: str, size: int, target: int) -> list[Split]:
         """Cut a file at blocks that are at least `target` bytes apart; an older file is not cut."""
         cuts = [0]
@@ -199,8 +197,6 @@ def _type_reader(types: Types, name: str) -> "TypeReader | None":
 
 
 class TypeReader:
-    """Reads the stored events of one type."""
-
     def __init__(self, plan: TypePlan) -> None:
         self._plan = plan
         self._decode = msgspec.msgpack.Decoder(_struct(plan)).decode

@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, TypePlan, Types
-from genus.lake._ingest.text_lines import changed_us
+from genus.lake._ingest.format import Chunk, Columns, DeadLetter, Split, TypePlan, Types, changed_us
 from genus.lake._ingest.values import (
     CastColumn,
     Mask,
@@ -75,7 +74,6 @@ class TypeColumns:
         return self._batch(columns, positions, stated, good)
 
     def of_values(self, found: Sequence[RecordValues], positions: Sequence[int]) -> Columns:
-        """Return the events of records that were read one by one."""
         columns = {
             each.name: stored_values([one.values[each.name] for one in found], each.type)
             for each in self.type.attributes
@@ -143,7 +141,6 @@ class TableReader(RecordsReader):
         super().__init__(mapping, types, at_us, single)
 
     def read(self, table: Table, positions: Positions) -> Iterator[Chunk]:
-        """Yield the events of a table, type by type, then the dead letters."""
         table = {name: plain_column(column) for name, column in table.items()}
         alone: list[Row] = []
         for name, rows in self._groups(table, len(positions)):
@@ -235,12 +232,9 @@ _ROWS = 65_536
 
 
 class ParquetFiles(msgspec.Struct, frozen=True):
-    """Parquet files with one row per event."""
-
     mapping: Mapping = Mapping()
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Runs of row groups of about `target` bytes."""
         try:
             with open_input(path) as file:
                 metadata = pq.ParquetFile(file).metadata

@@ -74,7 +74,6 @@ class Unreadable(str):
 
 
 def valid_rows(column: pa.Array) -> Mask:
-    """A mask of the rows that have a value."""
     found: Mask = column.is_valid().to_numpy(zero_copy_only=False)
     return found
 
@@ -164,7 +163,6 @@ def stored_values(values: Iterable[Any], type_: AttributeType) -> pa.Array:
 
 
 def _stored_array(values: list[Any], type_: AttributeType) -> pa.Array:
-    """Return the column of values as `_STORE` makes them."""
     stored = stored_type(type_)
     if isinstance(type_, TimeType | DurationType):
         return pa.array(values, pa.int64()).cast(stored)
@@ -213,7 +211,6 @@ def plain_column(column: pa.Array) -> pa.Array:
 
 
 def _without(column: pa.Array, absent: tuple[Any, ...]) -> pa.Array:
-    """Replace the values that mean absent by null."""
     names: list[Any]
     if pa.types.is_string(column.type):
         names = [value for value in absent if isinstance(value, str)]

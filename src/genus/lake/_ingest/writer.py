@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, TypePlan, Types
 from genus.lake._ingest.values import valid_rows
 from genus.lake._tables.columns import DEAD_SCHEMA, INSTANT, event_schema, file_schema
-from genus.lake._tables.commits import IngestedFile, StoredFile
+from genus.lake._tables.commits import MAX_SHAPES, IngestedFile, Shape, StoredFile, shape_number
 from genus.lake._tables.files import WrittenContent, write_file
 from genus.lake._tables.names import (
     CODE,
@@ -33,7 +33,6 @@ from genus.lake._tables.names import (
     table_folder,
 )
 from genus.lake._tables.part_writer import FileReport, write_parquet
-from genus.lake._tables.shapes import MAX_SHAPES, Shape, shape_number
 
 ROWS_PER_FILE = 2_000_000
 LETTERS_PER_FILE = 128 * 1024
@@ -107,7 +106,6 @@ class TableWriter:
             self._hold((plan.family, folder), [rows])
 
     def take(self, chunk: Chunk, types: Types) -> None:
-        """Add what a format has read."""
         if not isinstance(chunk, list):
             self.add(chunk, types.expected(chunk.type))
         elif chunk:
@@ -122,20 +120,19 @@ class TableWriter:
         other._waiting = {}
 
     def finish(self) -> TaskReport:
-        """Write the remaining rows and return the report."""
         for place in sorted(self._waiting):
             self._write(*place, self._waiting.pop(place))
         for shapes in map(list, self._shapes.values()):
             too_many = len(shapes) > MAX_SHAPES  # one without presence bits stands for them
-            self.report.shapes += [msgspec.structs.replace(shapes[0], tag=None)] if too_many else shapes
+            self.report.shapes += [msgspec.structs.replace(shapes[0], presence=None)] if too_many else shapes
         return self.report
 
     def _hold(self, place: tuple[str, str], tables: list[pa.Table]) -> None:
         """Keep rows of a table until there are enough for a file in their folder."""
         held = self._waiting.setdefault(place, [])
         held += tables
-        most = LETTERS_PER_FILE if place[0] == DEAD_LETTERS else ROWS_PER_FILE
-        if sum(table.num_rows for table in held) >= most:
+        max_rows = LETTERS_PER_FILE if place[0] == DEAD_LETTERS else ROWS_PER_FILE
+        if sum(table.num_rows for table in held) >= max_rows:
             self._write(*place, self._waiting.pop(place))
 
     def _write(self, name: str, folder: str, tables: list[pa.Table]) -> None:

@@ -1,4 +1,4 @@
-"""`spark.read.format("genus")` and `df.write.format("genus")`: typed events of a lake, or of files that are in none.
+"""Queries of the data source `genus`, and its readers in batch: typed events of a lake, or of files that are in none.
 
 Recordings, CAN logs and files with a mapping are read by the formats of ingest, one split per task. Every query decodes
 them again, and its filters are evaluated after that; files that are queried more than once should be ingested into a
@@ -13,82 +13,36 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from genus.catalog import Catalog
 from genus.errors import LakeError
 from genus.filters import Subscription, parse_again
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, TypePlan, types_of
-from genus.lake._ingest.frames import FramePlan, FrameWriter, StreamWriter, source_path
 from genus.lake._ingest.job import SPLIT_BYTES
 from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
 from genus.lake._query.scan import DataFile, TableScan
 from genus.lake._query.selection import count_parts, select_tables
 from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, attribute_schema
+from genus.lake._tables.commits import hash_of
 from genus.lake._tables.files import file_info, list_files, open_input
 from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.names import TYPE
-from genus.lake._tables.shapes import hash_of
 from genus.lake._tables.store import Store
 from genus.model import Event, attributes, is_event_type
-from genus.records import read_mapping
 from genus.targets import arrow
 
 _DBC_SWITCHES = ("truncated", "j1939", "nmea2000")
 """Options of `load_dbc`."""
 _OPTIONS = (
-    *["catalog", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription", "type", "version"],
+    *["catalog", "columns", "dbc", "dead", "format", "mapping", "path", "paths", "splitBytes", "subscription"],
+    *["timeUnit", "type", "version"],
     *_DBC_SWITCHES,
 )
-_SINK_OPTIONS = ("checkpointLocation", "mapping", "path", "queryName", "source", "type")
-"""Options of writing, with those that Spark passes on."""
-
-
-class GenusDataSource(DataSource):
-    """The data source of `spark.read.format("genus")`; see `StreamingDataSource`, which adds streams."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "genus"
-
-    def schema(self) -> StructType:
-        """Return the columns of the subscribed type, or of dead letters."""
-        return spark_schema(self._query().columns)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a reader of all columns, or of those in `.schema(...)`."""
-        query, path = self._query(), self.options.get("path", "")
-        columns = select_columns(query.columns, schema)
-        if not is_lake(path):
-            return GenusReader(query, columns, self.options)
-        if not isinstance(query, EventQuery):
-            raise LakeError("the dead letters of a lake are read with Lake.dead_letters")
-        return LakeBatchReader(query, columns, path, self.options)
-
-    def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
-        if overwrite:
-            raise LakeError("a lake is not overwritten; write with mode('append'), remove events with Lake.delete")
-        return FrameWriter(self._frame_plan(schema), source_path(self.options.get("source")))
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
-        if "source" in self.options:
-            raise LakeError("option 'source' is for frames; the batches of a stream are known by the id of the query")
-        return StreamWriter(self._frame_plan(schema))
-
-    def _query(self) -> "SourceQuery":
-        return parse_options(self.options)
-
-    def _frame_plan(self, schema: StructType) -> FramePlan:
-        check_known(self.options, _SINK_OPTIONS)
-        name, mapping = self.options.get("type"), self.options.get("mapping")
-        if (name is None) == (mapping is None):
-            raise LakeError("what are the rows? give option 'type', an event type, or 'mapping', the path of a mapping")
-        path = self.options.get("path", "")
-        return FramePlan.of(LakeFolder(Store(path)), name or read_mapping(str(mapping)), schema.names)
 
 
 class GenusReader(DataSourceReader):
@@ -115,8 +69,6 @@ class GenusReader(DataSourceReader):
 
 
 class LakeFiles(msgspec.Struct, frozen=True):
-    """Files of one family that a task reads."""
-
     family: str
     types: tuple[str, ...]
     """The types that can match."""
@@ -134,10 +86,10 @@ class LakeBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the files that can have matches, by the ledger; small files of a family are read by one task."""
         lake = LakeFolder(Store(self._path))
-        state = lake.state_of(self._version)
+        state = lake._state_of(self._version)
         catalog = types_of(self._query.catalog).catalog
         tasks: list[LakeFiles] = []
-        with lake.reading(state):
+        with lake._reading(state):
             asked = subscription_of(self._query)
             for family, table in select_tables(asked, catalog, state).items():
                 room = 0
@@ -196,8 +148,6 @@ class EventQuery(msgspec.Struct, frozen=True):
 
 
 class DeadLetterQuery(msgspec.Struct, frozen=True):
-    """A query for dead letters."""
-
     catalog: str
 
     @property
@@ -222,7 +172,6 @@ def parse_options(options: Mapping[str, str]) -> SourceQuery:
 
 
 def check_known(options: Mapping[str, str], known: Sequence[str]) -> None:
-    """Raise LakeError if there is an option with another name."""
     names = {name.lower() for name in known}
     if unknown := sorted(name for name in options if name.lower() not in names):
         raise LakeError(f"unknown option {unknown[0]!r}; the options are {', '.join(known)}")
@@ -258,13 +207,15 @@ def _catalog_text(options: Mapping[str, str]) -> str:
 
 
 def chooser_of(options: Mapping[str, str]) -> FormatChooser:
-    path = options.get("dbc")
+    dbc: Any = options.get("dbc")
     switches: dict[str, Any] = {each: is_on(options, each) for each in _DBC_SWITCHES if each in options}
-    if path is None or not switches:
-        return FormatChooser(options.get("format"), options.get("mapping"), path)
-    from genus.can import load_dbc
+    if dbc is not None and switches:
+        from genus.can import load_dbc
 
-    return FormatChooser(options.get("format"), options.get("mapping"), load_dbc(path, **switches))
+        dbc = load_dbc(dbc, **switches)
+    given = (options.get(name) for name in ("format", "mapping", "timeUnit", "columns"))
+    format, mapping, time_unit, columns = given
+    return FormatChooser(format, mapping, dbc, time_unit=time_unit, columns=columns)
 
 
 def _read_text(path: str) -> str:
@@ -288,7 +239,6 @@ def _filter(query: EventQuery) -> arrow.ArrowFilter:
 
 @lru_cache(maxsize=4)
 def _type_names(query: EventQuery) -> frozenset[str]:
-    """Return the names of types whose events can match."""
     found = matching_types(subscription_of(query), types_of(query.catalog).catalog)
     return frozenset(name for names in found.values() for name in names)
 
@@ -305,15 +255,12 @@ def _for_arrow_target(chunk: Columns, plan: TypePlan) -> pa.RecordBatch:
 
 
 class SourceSplit(NamedTuple):
-    """The split that one task reads."""
-
     split: Split
     format: Format
     origin: Origin
 
 
 def plan_splits(options: Mapping[str, str]) -> Iterator[SourceSplit]:
-    """Yield the splits of all files given to `load`."""
     choose, at_us = chooser_of(options), time.time_ns() // 1000
     target = number_option(options, "splitBytes") or SPLIT_BYTES
     for path in dict.fromkeys(_paths(options)):

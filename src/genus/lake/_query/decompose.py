@@ -66,7 +66,6 @@ class KeyDimension:
         return _without_minus_zero(found) if found is not None and isinstance(self.domain, Floats) else found
 
     def selectivity(self, key: "Key") -> float:
-        """Return the estimated fraction of events that a key selects."""
         if key.method == "equal":
             members = len(self.domain.codes) if isinstance(self.domain, Choices) else 0
             return len(keys_in(key.spans, MAX_POINTS) or ()) / max(members or self.distinct, 1)
@@ -74,7 +73,6 @@ class KeyDimension:
         return inside / max(len(self.sample), 1)
 
     def constants(self, spans: Spans) -> list[Any]:
-        """Return the attribute values in some spans."""
         keys = keys_in(spans, MAX_POINTS) or []
         if isinstance(self.domain, Codes | Choices):
             members = [self.domain.values[key] for key in keys]

@@ -65,7 +65,6 @@ def join_matches(found: Iterable[Matches], size: int) -> Iterator[Matches]:
 
 
 def concat_matches(pieces: Sequence[Matches]) -> Matches:
-    """Return all matches of some pieces, at least one."""
     if len(pieces) == 1:
         return pieces[0]
     rows, subscriptions = zip(*pieces, strict=True)

@@ -128,7 +128,6 @@ class Positions:
     """For each cell: where its positions start, positions per unit of value, the first one, and how many follow it."""
 
     def of(self, values: Bounds) -> Ints:
-        """Return the position of each value; values are numbers."""
         numbers = values.astype(np.float64, copy=False)
         with np.errstate(over="ignore"):
             cell = _clamp((numbers - self.low) * self.scale, len(self.first) - 1)
@@ -183,6 +182,5 @@ def bins_per_group(first: Ints, last: Ints, group: Ints, groups: int) -> Ints:
 
 
 def bin_of(position: Ints, bins: Ints) -> Ints:
-    """Return the bin of each position, for the number of bins of its group."""
     found: Ints = position * bins >> POSITION_BITS
     return found

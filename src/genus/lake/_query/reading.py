@@ -1,17 +1,26 @@
-"""Reading typed events: a subscription becomes a scan that skips files, row groups and columns it does not need."""
+"""Reading typed events: a subscription becomes a scan that skips files, row groups and columns it does not need.
 
-from collections.abc import Iterable, Sequence
+For SQL there are views, a function that tells whether a type is another, and tables that outlive the session.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 from weakref import WeakKeyDictionary
 
 import msgspec
-from pyspark.sql import DataFrame
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
 
 from genus.catalog import Catalog
+from genus.errors import LakeError
 from genus.filters import Subscription
+from genus.filters.internal import rebuild
+from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.selection import ADDED, SelectedTable, select_tables
-from genus.lake._tables.commits import Part, count_bytes, count_files
-from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.commits import Part, Shape, count_bytes, count_files
+from genus.lake._tables.files import spark_path
+from genus.lake._tables.lake_tables import LakeTables, table_schema
+from genus.lake._tables.names import COMMIT, DAY, TYPE, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.targets import spark as target
 
@@ -24,7 +33,7 @@ def read_events(
 ) -> DataFrame:
     """The events of a lake that match, by default of its present state; with `subtypes`, also with their attributes."""
     read = lake.state() if state is None else state
-    with lake.reading(read):
+    with lake._reading(read):
         return read_parts(lake, subscription, read.parts.values(), subtypes=subtypes)
 
 
@@ -126,3 +135,171 @@ def plan_read(lake: LakeTables, subscription: Subscription) -> ReadPlan:
 
 def _count_days(parts: Iterable[Part]) -> int:
     return len({part.day for part in parts})
+
+
+# -- views and tables for SQL ------------------------------------------------------------------------------------------
+
+
+IS_A = "is_a"
+"""Name of the SQL function; a prefix of views is also put before it."""
+FILES = "_files"
+"""Ending of the names of permanent tables, one per family; their views have the names of types."""
+_IMPLEMENTATION = "spark.sql.catalogImplementation"
+DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+DELTA_CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+"""Settings of a session with Delta."""
+_AT_ONCE = 200
+
+
+def view_names(catalog: Catalog, prefix: str) -> dict[str, str]:
+    """Return the view of each type and kind; LakeError if two would have the same."""
+    names = {name: prefix + name.replace(".", "_") for name in catalog.types}
+    if len({view.lower() for view in names.values()}) < len(names):
+        raise LakeError("two types would have the same view, because `.` becomes `_` and Spark ignores case")
+    return names
+
+
+# -- is_a --------------------------------------------------------------------------------------------------------------
+
+
+def create_is_a(spark: SparkSession, catalog: Catalog, shapes: Iterable[Shape], prefix: str) -> None:
+    """Create the temporary function `is_a(type, wanted)`, by the types that the catalog and shapes have."""
+    below = _types_below(catalog, list(shapes))
+    cases = " ".join(f"WHEN {_text(wanted)} THEN type IN ({_texts(names)})" for wanted, names in below.items())
+    unknown = "raise_error(concat('no event type of the lake is called ', wanted))"
+    spark.sql(
+        f"CREATE OR REPLACE TEMPORARY FUNCTION {quoted(prefix + IS_A)}(type STRING, wanted STRING) RETURNS BOOLEAN "
+        f"RETURN if(wanted IS NULL, NULL, CASE wanted {cases} ELSE CAST({unknown} AS BOOLEAN) END)"
+    )
+
+
+def _types_below(catalog: Catalog, shapes: Sequence[Shape]) -> dict[str, list[str]]:
+    """Return the types that conform to each type and kind; itself if there are none."""
+    codes = {entry.name: entry.code for entry in catalog.entries.values()}
+    events = {entry.name: entry.code for entry in catalog.entries.values() if not entry.kind}
+    events |= {shape.type: int(shape.code) for shape in shapes}
+    return {
+        wanted: sorted(name for name, each in events.items() if each % code == 0) or [wanted]
+        for wanted, code in codes.items()
+    }
+
+
+# -- tables that outlive the session -----------------------------------------------------------------------------------
+
+
+def has_delta(spark: SparkSession) -> bool:
+    """Whether a session reads Delta tables by name; one that lacks the classes of its settings runs no SQL at all."""
+    extensions = (spark.conf.get("spark.sql.extensions", "") or "").split(",")
+    return DELTA_EXTENSION in extensions and spark.conf.get("spark.sql.catalog.spark_catalog", "") == DELTA_CATALOG
+
+
+def create_tables(lake: LakeTables, database: str, *, subtypes: bool, is_mirrored: Callable[[str], bool]) -> list[str]:
+    """Create or update the tables and views of a lake in a database of the session's metastore; returns the views.
+
+    `is_mirrored` tells whether a family has a Delta table that follows the lake, which a session with Delta then reads.
+    """
+    spark = lake.spark
+    if spark.conf.get(_IMPLEMENTATION) != "hive":
+        raise LakeError(
+            "this session keeps no tables: its catalog is in memory; start it with enableHiveSupport(), or use "
+            "lake.views() in every session"
+        )
+    catalog, state = lake.catalog, lake.state()
+    views = view_names(catalog, "")
+    if refused := [name for name in views if not name.isascii()]:
+        raise LakeError(f"a metastore takes names of ASCII letters only, not {refused[0]}; use lake.views()")
+    with job_description(spark, f"list the files of {folder_name(lake.path)} in the metastore"):
+        spark.sql(f"CREATE DATABASE IF NOT EXISTS {quoted(database)}")
+        with_delta = has_delta(spark)
+        for family in catalog.families:
+            table = f"{quoted(database)}.{_table(family)}"
+            if with_delta and is_mirrored(family):
+                _drop_other(spark, table, "delta")
+                location = _text(spark_path(f"{lake.path}/{table_folder(family)}"))
+                spark.sql(f"CREATE TABLE IF NOT EXISTS {table} USING DELTA LOCATION {location}")
+            else:
+                _update_table(lake, table, family, state.table(family))
+        for name, view in views.items():
+            query = _select_type(lake, database, name, subtypes=subtypes)
+            spark.sql(f"CREATE OR REPLACE VIEW {quoted(database)}.{quoted(view)} AS {query}")
+    return [f"{database}.{view}" for view in views.values()]
+
+
+def _drop_other(spark: SparkSession, table: str, provider: str, columns: Sequence[str] | None = None) -> None:
+    """Drop an external table, whose files stay, if it has another provider, as with and without Delta, or columns."""
+    try:
+        rows = spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+        is_other = any(row["col_name"] == "Provider" and row["data_type"].lower() != provider for row in rows)
+        is_other = is_other or (columns is not None and spark.table(table).columns != columns)
+    except AnalysisException:
+        return  # there is no such table
+    if is_other:
+        spark.sql(f"DROP TABLE {table}")
+
+
+def _update_table(lake: LakeTables, table: str, family: str, parts: Sequence[Part]) -> None:
+    """Make an external table have the parts of the lake as its partitions, and no others."""
+    schema = table_schema(lake.catalog.vector(family))
+    columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
+    _drop_other(lake.spark, table, "parquet", schema.names)
+    lake.spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING parquet OPTIONS (datetimeRebaseMode 'CORRECTED') "
+        f"PARTITIONED BY ({COMMIT}, {DAY}) LOCATION {_text(spark_path(f'{lake.path}/{table_folder(family)}'))}"
+    )
+    wanted = {_partition(part): f"{lake.path}/{part.folder}" for part in parts}
+    present = {row[0] for row in lake.spark.sql(f"SHOW PARTITIONS {table}").collect()}
+    _change_partitions(lake.spark, table, "ADD IF NOT EXISTS", " ", {p: wanted[p] for p in wanted if p not in present})
+    _change_partitions(lake.spark, table, "DROP IF EXISTS", ", ", dict.fromkeys(present - wanted.keys()))
+    lake.spark.catalog.refreshTable(table)
+
+
+def _change_partitions(
+    spark: SparkSession, table: str, change: str, between: str, partitions: Mapping[str, str | None]
+) -> None:
+    listed = [_partition_clause(*each) for each in partitions.items()]
+    for first in range(0, len(listed), _AT_ONCE):
+        spark.sql(f"ALTER TABLE {table} {change} {between.join(listed[first : first + _AT_ONCE])}")
+
+
+def _partition_clause(partition: str, path: str | None) -> str:
+    values = ", ".join(f"{name} = {_text(value)}" for name, value in (e.split("=", 1) for e in partition.split("/")))
+    return f"PARTITION ({values})" + ("" if path is None else f" LOCATION {_text(spark_path(path))}")
+
+
+def _partition(part: Part) -> str:
+    return part.folder[part.folder.index(f"{COMMIT}=") :]
+
+
+def _select_type(lake: LakeTables, database: str, name: str, *, subtypes: bool) -> str:
+    """Return the rows of a type, with the columns of `Lake.read`; columns that a family does not have are NULL."""
+    subscription = rebuild(lake.catalog.declare(name, generated=True))
+    tables = select_tables(subscription, lake.catalog, lake.state(), subtypes=subtypes)
+    every = list(dict.fromkeys(column for table in tables.values() for column in table.columns))
+    return " UNION ALL ".join(
+        _select_family(f"{quoted(database)}.{_table(family)}", table, every) for family, table in tables.items()
+    )
+
+
+def _select_family(name: str, table: SelectedTable, columns: Sequence[str]) -> str:
+    values = table.expressions(lambda attribute: attribute.first_name)
+    shown = [f"{values.get(each, 'NULL')} AS {quoted(each)}" for each in columns]
+    is_wanted = f"{TYPE} IN ({_texts(table.types)})" if table.types else "false"
+    return f"SELECT {', '.join([*shown, *ADDED])} FROM {name} WHERE {is_wanted}"
+
+
+def _table(family: str) -> str:
+    return quoted(family.replace(".", "_") + FILES)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it; without quotes, Spark takes letters of ASCII only."""
+    return f"`{name.replace('`', '``')}`"
+
+
+def _text(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _texts(values: Iterable[str]) -> str:
+    return ", ".join(map(_text, values))

@@ -24,21 +24,20 @@ from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.selection import SelectedTable, count_parts, day_test
-from genus.lake._tables.batches import find_versions
 from genus.lake._tables.columns import DEAD_SCHEMA
-from genus.lake._tables.commits import DELETION, CommitConflict, IngestedFile, Part, count_rows
+from genus.lake._tables.commits import DELETION, CommitConflict, IngestedFile, Part, Shape, count_rows
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import (
     LakeTables,
+    SparkStore,
     in_order,
     spark_schema,
+    with_contents_of,
     with_first_names,
     with_present_names,
 )
 from genus.lake._tables.names import COMMIT, DAY, DEAD, DEAD_LETTERS, RECORDED, SHAPE, SOURCE, SUBSCRIBER, table_folder
-from genus.lake._tables.shapes import Shape
-from genus.lake._tables.spark_store import SparkStore, with_contents_of
-from genus.lake._tables.state import LedgerState
+from genus.lake._tables.state import LedgerState, find_versions
 from genus.lake._tables.store import commit_of, draft_of
 from genus.model import Span, duration, micros_of_time
 from genus.model.internal import hidden_names
@@ -134,8 +133,6 @@ def _nearest(names: list[str], catalog: Catalog) -> list[str]:
 
 
 class EventTables(NamedTuple):
-    """The tables of a lake, or of its inboxes."""
-
     store: SparkStore
     folder: Callable[[str], str]
     """The folder of a family's table."""
@@ -147,7 +144,7 @@ class EventTables(NamedTuple):
 
 
 def tables_of(lake: LakeTables) -> EventTables:
-    return EventTables(lake.store, table_folder, True, lambda: lake.catalog, lake.rows_to_rewrite)
+    return EventTables(lake.store, table_folder, True, lambda: lake.catalog, lake._rows_to_rewrite)
 
 
 def remove_events(
@@ -174,8 +171,6 @@ def remove_events(
 
 
 class _Attempt:
-    """An attempt to remove events from the present version of some tables."""
-
     def __init__(self, tables: EventTables, rules: Sequence[RemovalRule], kind: Literal["delete", "expire"]) -> None:
         self._tables, self._store, self._rules = tables, tables.store, rules
         self.state = self._store.state()
@@ -242,7 +237,7 @@ class _Attempt:
     def _rewrite(self, progress: ProgressHandler) -> Iterator[Part]:
         done = 0
         for family, parts in by_table(self._rewritten).items():
-            known = find_versions(self._store.ledger, parts) if self._tables.by_day else parts
+            known = find_versions(self._store.ledger.history(), parts) if self._tables.by_day else parts
             for part in self._write(family, known):
                 yield self._checked(part, [each for each in known if each.day == part.day])
             done += len(parts)

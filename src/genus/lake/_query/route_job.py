@@ -26,12 +26,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._jobs import parallelism
+from genus.lake._jobs import Sent, parallelism, send
 from genus.lake._query.lookup import gather
 from genus.lake._query.number_tables import Ints, Matches
+from genus.lake._query.reading import quoted
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
-from genus.lake._query.sent_plan import Sent, send
-from genus.lake._query.sql import quoted
 from genus.lake._tables.columns import event_schema
 from genus.lake._tables.commits import Part, sum_counts
 from genus.lake._tables.files import arrow_opens, open_input
@@ -236,7 +235,6 @@ def _run_shares(
 def _run_rows(
     family: str, sent: Sent[Mapping[str, FamilyPlan]], work: Work, given: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Do a task whose rows Spark has read."""
     context = TaskContext.get()
     assert context is not None
     joined = gather(given, lambda batch: batch.num_rows, BATCH_ROWS)  # batches of Spark are small
@@ -279,7 +277,6 @@ class FileBatch:
 
 
 def _read_joined(batches: Sequence[FileBatch], names: Sequence[str]) -> pa.Table:
-    """Some columns of small files, which are matched at once."""
     return pa.concat_tables([each.read(names) for each in batches], promote_options="default")
 
 
@@ -336,7 +333,6 @@ def _match(
 
 
 def _output(found: Matches, asked: pa.Table, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Matches with the columns that were asked for."""
     for at in range(0, len(found.rows), OUTPUT_ROWS):
         rows = pa.array(found.rows[at : at + OUTPUT_ROWS])
         columns = [pa.array(found.subscriptions[at : at + OUTPUT_ROWS])]

@@ -18,8 +18,8 @@ from genus.lake._query.lookup import Lookup, RangeLookup, ValueLookup, concat_ma
 from genus.lake._query.number_tables import BLOCK, ROOM, Ints, IntTable, Matches, Numbers, expand_runs
 from genus.lake._query.shape_match import ProfileMatches, Words, group_shapes, pack_bits, split_shapes
 from genus.lake._query.templates import EventColumns, Residuals
+from genus.lake._tables.commits import Shape
 from genus.lake._tables.names import SHAPE, TYPE
-from genus.lake._tables.shapes import Shape
 
 if TYPE_CHECKING:
     from genus.lake._query.subscription_list import RouteEntry
@@ -74,14 +74,14 @@ def _plan_family(
     residuals: Residuals,
 ) -> "FamilyPlan":
     vector = catalog.vector(family)
-    tagged, untagged = split_shapes(shapes)
+    with_presence, without = split_shapes(shapes)
     lists = [
-        ListPlan(decomposed, ProfileMatches(decomposed.profiles, listed, has_tags, catalog, vector), residuals)
-        for listed, has_tags in ((list(tagged.values()), True), (untagged, False))
+        ListPlan(decomposed, ProfileMatches(decomposed.profiles, listed, has_presence, catalog, vector), residuals)
+        for listed, has_presence in ((list(with_presence.values()), True), (without, False))
         if listed
     ]
-    numbers = np.fromiter(tagged, np.int64, len(tagged))
-    return FamilyPlan(family, numbers, [shape.type for shape in untagged], [one for one in lists if one.lookups])
+    numbers = np.fromiter(with_presence, np.int64, len(with_presence))
+    return FamilyPlan(family, numbers, [shape.type for shape in without], [one for one in lists if one.lookups])
 
 
 def _lookups(
@@ -96,8 +96,8 @@ def _lookups(
     for every, keys in listed:
         rows = np.flatnonzero(is_possible[every])
         room, repeats = (UNKEYED_ROOM, UNKEYED_REPEATS) if keys is None else (KEYED_ROOM, KEYED_REPEATS)
-        most = max(room, repeats * len(rows))
-        for which, groups in group_shapes(matches, profile[every[rows]], most) if len(rows) else ():
+        max_entries = max(room, repeats * len(rows))
+        for which, groups in group_shapes(matches, profile[every[rows]], max_entries) if len(rows) else ():
             if not len(groups):
                 continue
             chosen = rows[which]
@@ -116,7 +116,7 @@ class ListPlan:
 
     def __init__(self, decomposed: DecomposedSubscriptions, matches: ProfileMatches, residuals: Residuals) -> None:
         profile = np.array(decomposed.profile_of, np.int64)
-        self.tagged, self.relevant = matches.words is not None, matches.relevant
+        self.has_presence, self.relevant = matches.words is not None, matches.relevant
         self._words, self._masks = matches.words, matches.masks
         self._mask_of = np.append(matches.mask_of, np.int32(0))[profile]
         self.lookups, self.residuals = tuple(_lookups(decomposed, matches, profile, residuals)), residuals
@@ -137,7 +137,7 @@ class ListPlan:
 
     def columns(self) -> Iterator[str]:
         yield from (lookup.key.name for lookup in self.lookups if lookup.key is not None)
-        if not self.tagged and any(lookup.tests_masks for lookup in self.lookups):
+        if not self.has_presence and any(lookup.tests_masks for lookup in self.lookups):
             yield from self.relevant
 
     def matches(self, events: EventColumns, shapes: Numbers, lookups: Sequence[Lookup]) -> Iterator[Matches]:
@@ -186,20 +186,20 @@ class FamilyPlan:
     given to `plan_routes`.
     """
 
-    def __init__(self, family: str, numbers: Ints, untagged: Sequence[str], lists: Sequence[ListPlan]) -> None:
+    def __init__(self, family: str, numbers: Ints, without: Sequence[str], lists: Sequence[ListPlan]) -> None:
         self.family, self.lists = family, tuple(lists)
         self.numbers = numbers
         """The numbers of the shapes with presence bits, in the order of their ordinals."""
-        self._ordinal_of, self._untagged = IntTable(numbers), pa.array(untagged, pa.string())
+        self._ordinal_of, self._without_presence = IntTable(numbers), pa.array(without, pa.string())
 
     @property
     def is_plain(self) -> bool:
         """Whether type and attributes decide all matches, so that counts per shape answer counts of matches."""
-        return not len(self._untagged) and not any(each.others for each in self.lists)
+        return not len(self._without_presence) and not any(each.others for each in self.lists)
 
     def columns_needed(self) -> list[str]:
         """Return the columns that matching reads, by the present names of attributes."""
-        names = [SHAPE, *([TYPE] if len(self._untagged) else [])]
+        names = [SHAPE, *([TYPE] if len(self._without_presence) else [])]
         names += [name for each in self.lists for name in each.columns()]
         used = {number for each in self.lists for lookup in each.lookups for number in lookup.templates}
         names += [name for number in sorted(used) for name in self.lists[0].residuals.templates[number].attributes]
@@ -210,7 +210,7 @@ class FamilyPlan:
 
         The other matches are those of `iter_matches` without `plain`.
         """
-        listed = [each for each in self.lists if each.tagged and each.plain]
+        listed = [each for each in self.lists if each.has_presence and each.plain]
         if not listed or listed[0].totals.sum() > MAX_PLAIN:
             return None
         ends, subscriptions = listed[0].plain_entries()
@@ -226,7 +226,7 @@ class FamilyPlan:
         """The matches of a batch, a limited number at once; without `plain`, those that are not of `plain_table`."""
         events = EventColumns(batch)
         for each, ordinals in self._ordinals(events):
-            yield from each.matches(events, ordinals, each.lookups if plain or not each.tagged else each.others)
+            yield from each.matches(events, ordinals, each.lookups if plain or not each.has_presence else each.others)
 
     def count(self, batch: pa.Table | pa.RecordBatch, times: Ints | None = None) -> int:
         """Return the number of matches; where type and attributes decide, without listing them.
@@ -253,21 +253,20 @@ class FamilyPlan:
         return self.count(*_events_of(rows))
 
     def counts_by_shape(self, rows: Mapping[int, int]) -> Ints:
-        """The number of matches of each subscription in parts with so many rows of each shape; see `is_plain`."""
         return self.counts(*_events_of(rows))
 
     def _ordinals(self, events: EventColumns) -> Iterator[tuple[ListPlan, Numbers]]:
         """For each list, the shapes of the events in it; LakeError if an event has a shape that was not planned."""
-        needed = [SHAPE, TYPE] if len(self._untagged) else [SHAPE]
+        needed = [SHAPE, TYPE] if len(self._without_presence) else [SHAPE]
         columns = {name: column for name in needed if (column := events.stored(name)) is not None}
         if missing := [name for name in needed if name not in columns]:
             raise LakeError(f"the events of {self.family} have no column {missing[0]!r}")
         found = self._ordinal_of.find(columns[SHAPE].cast(pa.int64()).to_numpy())
-        types = find_texts(columns[TYPE], self._untagged) if TYPE in columns else np.full(1, -1, np.int32)
+        types = find_texts(columns[TYPE], self._without_presence) if TYPE in columns else np.full(1, -1, np.int32)
         if unknown := np.count_nonzero((found < 0) & (types < 0)):
             raise LakeError(f"{self.family} has {unknown} events of a shape that its ledger does not list; see check")
         for each in self.lists:
-            yield each, found if each.tagged else types
+            yield each, found if each.has_presence else types
 
     @property
     def nbytes(self) -> int:
@@ -314,7 +313,6 @@ class RoutePlan:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The families with a shape that any subscription accepts."""
         return tuple(self.plans)
 
     def family(self, name: str) -> FamilyPlan | None:

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from genus.errors import LakeDamaged
 from genus.filters import Subscription
-from genus.lake._query.zones import ABSENT, ANY, TRUE, Values, outcomes
+from genus.lake._query.selection import ABSENT, ANY, TRUE, Values, outcomes
 from genus.lake._tables.columns import OWN_SCHEMA
 from genus.lake._tables.files import local_path, open_input
 from genus.lake._tables.names import BATCH, CODE, DAY, TAG, TYPE
@@ -32,8 +32,6 @@ EVENT_FIELDS = {field.name: field for field in (*OWN_SCHEMA, pa.field(DAY, pa.da
 
 
 class DataFile(NamedTuple):
-    """A file of a table."""
-
     path: str
     day: date | None
 
@@ -57,8 +55,6 @@ class Footer:
 
 
 class RowGroup(NamedTuple):
-    """A row group of a file that can have matches."""
-
     file: DataFile
     footer: Footer
     number: int

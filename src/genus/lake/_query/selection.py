@@ -7,27 +7,149 @@ attributes of all types whose events can match.
 The folder of a part says the day of its events, and a shape their type and which attributes they carry. So parts
 without matches are left out. A subscription to types and attributes is counted without opening a file, and so is a
 predicate on `time` for the days that it includes or excludes as a whole.
+
+A *zone* is a set of rows of which only bounds of the attributes are known: a row group of a Parquet file, with the
+bounds in its statistics, or the events of one day. The possible outcomes of a predicate there are a set that may be too
+large: if true is not among them, no row matches, and if it is the only one, every row does. Values are compared as
+Parquet statistics have them: times and durations in microseconds, text in UTF-8.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import date
-from functools import cache
-from typing import NamedTuple, TypeAlias
+from datetime import date, datetime, timedelta
+from functools import cache, reduce
+from typing import Any, NamedTuple, TypeAlias
 
 import genus.filters.internal as x
 from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
 from genus.errors import LakeError
 from genus.filters import Subscription
-from genus.filters.internal import DURATION_UNITS
-from genus.lake._query.zones import ABSENT, PRESENT, TRUE, Values, outcomes
+from genus.filters.internal import COMPARE, DURATION_UNITS, OPPOSITE, as_test, needed_attributes
 from genus.lake._tables.commits import Part
 from genus.lake._tables.lake_catalog import attribute_names, family_name, matching_types
 from genus.lake._tables.names import DAY, OWN_COLUMNS, find_case_twins
 from genus.lake._tables.state import LedgerState
-from genus.model import Event, attributes, is_event_type
+from genus.model import Event, attributes, is_event_type, micros_of_duration, micros_of_time
 from genus.model.internal import hidden_names
-from genus.model.types import Attribute, Vector
+from genus.model.types import Attribute, FloatType, Vector
+
+FALSE, UNKNOWN, TRUE = 1, 2, 4
+EVERY = FALSE | UNKNOWN | TRUE
+
+
+class Values(NamedTuple):
+    """What is known of an attribute in a zone; None for a bound that is not known."""
+
+    low: Any = None
+    high: Any = None
+    may_be_present: bool = True
+    may_be_absent: bool = True
+
+
+ANY = Values()
+ABSENT = Values(may_be_present=False)
+PRESENT = Values(may_be_absent=False)
+Zone = Mapping[str, Values]
+"""The attributes of which something is known, by name."""
+
+
+def outcomes(predicate: x.Predicate | None, zone: Zone) -> int:
+    """Return the possible outcomes, as a sum of FALSE, UNKNOWN and TRUE; without a predicate, every row matches.
+
+    >>> from genus import Event, Subscription
+    >>> class Hoist(Event):
+    ...     load: int
+    >>> asked = Subscription.parse("Hoist where not load < 5", [Hoist])
+    >>> outcomes(asked.where, {"load": Values(1, 3, may_be_absent=False)}) == FALSE
+    True
+    """
+    match predicate:
+        case None:
+            return TRUE
+        case x.And(operands):
+            return reduce(_both, (outcomes(each, zone) for each in operands))
+        case x.Or(operands):
+            return _negated(reduce(_both, (_negated(outcomes(each, zone)) for each in operands)))
+        case x.Not(operand):
+            return _negated(outcomes(operand, zone))
+        case x.Present(x.AttributeRef(name)):
+            known = zone.get(name, ANY)
+            return TRUE * known.may_be_present | FALSE * known.may_be_absent
+    return _outcomes_of_test(predicate, zone)
+
+
+def _negated(found: int) -> int:
+    return (found & UNKNOWN) | TRUE * bool(found & FALSE) | FALSE * bool(found & TRUE)
+
+
+def _both(first: int, second: int) -> int:
+    unknown = (first & UNKNOWN and second & (UNKNOWN | TRUE)) or (second & UNKNOWN and first & TRUE)
+    return (first & second & TRUE) | ((first | second) & FALSE) | UNKNOWN * bool(unknown)
+
+
+def _outcomes_of_test(test: x.Predicate, zone: Zone) -> int:
+    """Return the outcomes of a comparison, which is unknown if an attribute that it needs is absent."""
+    read = [zone.get(name, ANY) for name in needed_attributes(test)]
+    if not all(known.may_be_present for known in read):
+        return UNKNOWN
+    match as_test(test):
+        case (x.AttributeRef(name, type_), op, constant):
+            may_be_nan = isinstance(type_, FloatType)  # NaN is in no statistics
+            found = _compared(zone.get(name, ANY), op, constant)
+            return found | UNKNOWN * (may_be_nan or any(known.may_be_absent for known in read))
+        case (x.ToFloat(x.AttributeRef(name)), op, constant):
+            known = zone.get(name, ANY)
+            bounds = known._replace(low=_as_float(known.low), high=_as_float(known.high))
+            return _compared(bounds, op, constant) | UNKNOWN
+    return EVERY
+
+
+def _as_float(bound: Any) -> float | None:
+    return None if bound is None else float(bound)
+
+
+def _compared(known: Values, op: str, constant: Any) -> int:
+    """Return whether a value between the bounds can pass a test, and whether one can fail it."""
+    low, high = known.low, known.high
+    if op == "in":
+        keys = [key_of(each) for each in constant]
+        passes = any(_may_be(low, high, "==", key) for key in keys)
+        return TRUE * passes | FALSE * (low is None or low != high or low not in keys)
+    if op not in OPPOSITE:
+        return TRUE | FALSE
+    key = key_of(constant)
+    return TRUE * _may_be(low, high, op, key) | FALSE * _may_be(low, high, OPPOSITE[op], key)
+
+
+def _may_be(low: Any, high: Any, op: str, key: Any) -> bool:
+    match op:
+        case "<" | "<=":
+            return low is None or COMPARE[op](low, key)
+        case ">" | ">=":
+            return high is None or COMPARE[op](high, key)
+        case "==":
+            return (low is None or low <= key) and (high is None or key <= high)
+    return low is None or high is None or not low == high == key
+
+
+def key_of(constant: Any) -> Any:
+    """A constant as statistics have it.
+
+    >>> key_of("é"), key_of(timedelta(seconds=1)), key_of(2.5)
+    (b'\\xc3\\xa9', 1000000, 2.5)
+    """
+    match constant:
+        case str():
+            return constant.encode("utf-8", "surrogatepass")
+        case datetime():
+            return micros_of_time(constant)
+        case timedelta():
+            return micros_of_duration(constant)
+    return constant
+
+
+# -- tables, columns and parts -----------------------------------------------------------------------------------------
+
 
 ADDED = (*OWN_COLUMNS, DAY)
 """The columns that Genus adds, which come last."""
@@ -37,8 +159,6 @@ _TIME = "time"
 
 
 class SelectedTable(NamedTuple):
-    """What is read of the table of one family."""
-
     vector: Vector
     types: tuple[str, ...]
     """The types that can match."""
@@ -203,12 +323,12 @@ class _PartCounts:
         self._tested = {name: bits[name] for name in _tested_attributes(subscription.where) if name in bits}
         has, lacks = (sum(bits[name] for name in set(names)) for names in (subscription.has, subscription.lacks))
         listed = [each for name in table.types for each in state.shapes_of.get(name, ())]
-        self._is_complete = all(shape.tag is not None for _, shape in listed)
+        self._is_complete = all(shape.presence is not None for _, shape in listed)
         """Whether all shapes of the types are listed; a type with very many is listed once, without presence bits."""
         relevant = sum(self._tested.values())
         self._carried = {
             number: found & relevant
-            for number, found in ((number, shape.bits) for number, shape in listed if shape.tag is not None)
+            for number, found in ((number, shape.bits) for number, shape in listed if shape.presence is not None)
             if found & has == has and not found & lacks
         }
         """Of each shape that can match: which of the tested attributes its events carry."""

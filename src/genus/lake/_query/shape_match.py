@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from genus.catalog import Catalog
 from genus.lake._query.number_tables import Ints, Numbers, expand_runs
+from genus.lake._tables.commits import Shape
 from genus.lake._tables.lake_catalog import exact_name
-from genus.lake._tables.shapes import Shape
 from genus.model import name_of
 from genus.model import vector as vector_of
 from genus.model.internal import INT64_MAX, hidden_names
@@ -55,9 +55,9 @@ def pack_bits(flags: npt.NDArray[Any]) -> Words:
 
 def split_shapes(shapes: Mapping[int, Shape]) -> tuple[dict[int, Shape], list[Shape]]:
     """Return the shapes with presence bits, by number, and those without; each type is in one of the two."""
-    untagged = {shape.type: shape for shape in shapes.values() if shape.tag is None}
-    tagged = {number: shape for number, shape in shapes.items() if shape.type not in untagged}
-    return tagged, list(untagged.values())
+    without = {shape.type: shape for shape in shapes.values() if shape.presence is None}
+    with_presence = {number: shape for number, shape in shapes.items() if shape.type not in without}
+    return with_presence, list(without.values())
 
 
 # -- profiles ----------------------------------------------------------------------------------------------------------
@@ -83,12 +83,12 @@ class Masks:
 class ProfileMatches:
     """What each profile asks of some shapes of a family: some types, and a mask of relevant presence bits.
 
-    The position of a shape is its ordinal. `tagged` shapes have presence bits. Without them, each shape is a type, and
+    The position of a shape is its ordinal. Without presence bits (`has_presence`), each shape is a type, and
     masks are tested on events.
     """
 
     def __init__(
-        self, profiles: Sequence[Profile], shapes: Sequence[Shape], tagged: bool, catalog: Catalog, vector: Vector
+        self, profiles: Sequence[Profile], shapes: Sequence[Shape], has_presence: bool, catalog: Catalog, vector: Vector
     ) -> None:
         self._catalog = catalog
         code_of = {shape.type: int(shape.code) for shape in shapes}
@@ -103,7 +103,7 @@ class ProfileMatches:
         known = {attribute.name: bit for bit, attribute in enumerate(vector)}
         self.relevant = tuple(name for name in known if name in named)
         """The attributes that any profile names, whose presence is in the words."""
-        self.words = _presence_words(shapes, [known[name] for name in self.relevant]) if tagged else None
+        self.words = _presence_words(shapes, [known[name] for name in self.relevant]) if has_presence else None
         """The presence bits of the relevant attributes of each shape."""
         masks: dict[tuple[frozenset[str], frozenset[str]], int] = {(frozenset(), frozenset()): 0}
         self.mask_of = np.zeros(len(profiles), np.int32)
@@ -174,31 +174,31 @@ class Groups:
         return int(self.entry_group[-1]) + 1 if len(self.entry_group) else 0
 
 
-def group_shapes(matches: ProfileMatches, profile: Ints, most: int) -> Iterator[tuple[Ints, Groups]]:
+def group_shapes(matches: ProfileMatches, profile: Ints, max_entries: int) -> Iterator[tuple[Ints, Groups]]:
     """Groups of shapes for entries with given profiles, and which entries they are for.
 
-    Entries are split by the number of shapes that they accept if otherwise there are more than `most` rows:
+    Entries are split by the number of shapes that they accept if otherwise there are more than `max_entries` rows:
     subscriptions to a root and to its leaves would be repeated for every leaf.
     """
-    found = _group(matches, profile, most)
-    if len(found.entry) <= most:
+    found = _group(matches, profile, max_entries)
+    if len(found.entry) <= max_entries:
         yield np.arange(len(profile)), found
         return
     width = (np.log(np.maximum(matches.accepted[profile], 1)) / np.log(WIDER)).astype(np.int64)
     for each in np.unique(width).tolist():
         mine = np.flatnonzero(width == each)
-        yield mine, _group(matches, profile[mine], most)
+        yield mine, _group(matches, profile[mine], max_entries)
 
 
-def _group(matches: ProfileMatches, profile: Ints, most: int) -> Groups:
+def _group(matches: ProfileMatches, profile: Ints, max_entries: int) -> Groups:
     used, which = np.unique(profile, return_inverse=True)
     types = _group_types(matches, used)
-    merged = _merge_shapes(matches, matches.words, used, types, most) if matches.words is not None else None
+    merged = _merge_shapes(matches, matches.words, used, types, max_entries) if matches.words is not None else None
     if merged is not None:
-        pairs = _accepted(matches, used, merged, np.bincount(which, minlength=len(used)), most)
+        pairs = _accepted(matches, used, merged, np.bincount(which, minlength=len(used)), max_entries)
         if pairs is not None:
             return _entries(merged, pairs, which, len(used))
-    pairs = _accepted(matches, used, types, None, most)
+    pairs = _accepted(matches, used, types, None, max_entries)
     assert pairs is not None, "without a limit, all pairs are listed"
     found = _entries(types, pairs, which, len(used))
     tests_masks, group_of = bool(matches.mask_of[used].any()), found.group_of[matches.type_of]
@@ -232,15 +232,17 @@ def _group_types(matches: ProfileMatches, profiles: Ints) -> _Merged:
     return _Merged(class_of, of_set, int((~empty).sum()))
 
 
-def _merge_shapes(matches: ProfileMatches, words: Words, profiles: Ints, types: _Merged, most: int) -> _Merged | None:
+def _merge_shapes(
+    matches: ProfileMatches, words: Words, profiles: Ints, types: _Merged, max_entries: int
+) -> _Merged | None:
     """Merge shapes whose types are of one class and whose bits, of those in the profiles' masks, are the same.
 
-    None if there are too many such bits, or probably more than `most` cases.
+    None if there are too many such bits, or probably more than `max_entries` cases.
     """
     both = np.bitwise_or.reduce(matches.masks.both[np.unique(matches.mask_of[profiles])], axis=0)
     size = 8 * both.itemsize
     bits = [(word, bit) for word, mask in enumerate(both.tolist()) for bit in range(size) if mask >> bit & 1]
-    if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.type_of)) > most:
+    if len(bits) > MERGED_BITS or min(types.count << len(bits), len(matches.type_of)) > max_entries:
         return None
     class_of = types.case_of[matches.type_of]
     key = class_of.astype(np.int64) << len(bits)
@@ -259,11 +261,11 @@ def _merge_shapes(matches: ProfileMatches, words: Words, profiles: Ints, types: 
 
 
 def _accepted(
-    matches: ProfileMatches, profiles: Ints, merged: _Merged, entries: Ints | None, most: int
+    matches: ProfileMatches, profiles: Ints, merged: _Merged, entries: Ints | None, max_entries: int
 ) -> tuple[Ints, Ints] | None:
     """Pairs of a profile, by its position among those used, and a case that it accepts.
 
-    None if they have more than `most` entries together.
+    None if they have more than `max_entries` entries together.
     """
     fitting: dict[int, Flags] = {}
     found: list[Ints] = []
@@ -278,7 +280,7 @@ def _accepted(
         found.append(cases)
         if entries is not None:
             total += len(cases) * int(entries[number])
-            if total > most:
+            if total > max_entries:
                 return None
     counts = np.fromiter(map(len, found), np.int64, len(found))
     return np.repeat(np.arange(len(found)), counts), np.concatenate([_NONE, *found])

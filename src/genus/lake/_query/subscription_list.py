@@ -129,7 +129,6 @@ class SubscriptionList:
 
 
 def _each(given: Any) -> Iterable[Any]:
-    """Return the single entries of a list or mapping."""
     if isinstance(given, Mapping):
         several = {name: [what] if _is_single(what) else what for name, what in given.items()}
         return ((name, what) for name, found in several.items() for what in found)
@@ -175,7 +174,6 @@ def _read_each(
 
 
 def _first_line(problem: Exception) -> str:
-    """Return the text of an error without the lines that show where in a text it is."""
     return str(problem).partition("\n")[0]
 
 

@@ -86,7 +86,6 @@ class Templates:
         self._constants[number].append(tuple(constant_of(literal) for literal in found))
 
     def residuals(self) -> "Residuals":
-        """Return the residuals, ready to be evaluated."""
         return Residuals(
             np.array(self._template_of, np.int32),
             np.array(self._slot_of, np.int32),
@@ -101,8 +100,6 @@ class Templates:
 
 @dataclass(frozen=True, slots=True)
 class Residuals:
-    """The residual predicates of subscriptions."""
-
     template_of: Numbers
     slot_of: Numbers
     """For each subscription: its template, -1 if it has no residual, and the row of its constants."""

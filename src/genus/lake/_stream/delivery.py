@@ -24,22 +24,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from genus.lake._analytics.analysis import event_time
-from genus.lake._jobs import folder_name, job_description, parallelism
+from genus.lake._jobs import Sent, folder_name, job_description, parallelism, send
 from genus.lake._query.number_tables import Matches
 from genus.lake._query.removal import by_table
 from genus.lake._query.route_job import BATCH_ROWS, Batch, RouteJob
 from genus.lake._query.route_plan import FamilyPlan, plan_routes
-from genus.lake._query.sent_plan import Sent, send
 from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._stream.increments import Increment
 from genus.lake._tables.columns import event_schema, file_schema
-from genus.lake._tables.commits import CommitDraft, Part, StoredFile
+from genus.lake._tables.commits import CommitDraft, Part, StoredFile, hash_of
 from genus.lake._tables.files import arrow_opens, write_file
-from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.lake_tables import LakeTables, SparkStore
 from genus.lake._tables.names import COMMIT, DAY, SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.part_writer import RESULT_SCHEMA, ROW_GROUP, DriverUpload, write_tables, write_uploads
-from genus.lake._tables.shapes import hash_of
-from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.model import micros_of_time
 
@@ -55,8 +52,6 @@ Rows = npt.NDArray[np.int64]
 
 
 class Addresses:
-    """The subscriber and the text of each subscription, by its number."""
-
     def __init__(self, subscribers: Sequence[str], texts: Sequence[str]) -> None:
         self._subscribers, self._texts = pa.array(subscribers, pa.string()), pa.array(texts, pa.string())
         numbered = list(enumerate(zip(subscribers, texts, strict=True)))
@@ -70,7 +65,6 @@ class Addresses:
         """The position of a subscription's subscriber among all in order."""
 
     def take(self, subscriptions: npt.NDArray[np.int32]) -> list[pa.Array]:
-        """Return the subscribers and texts of subscriptions."""
         chosen = pa.array(subscriptions)
         return [self._subscribers.take(chosen), self._texts.take(chosen)]
 
@@ -154,8 +148,6 @@ def earlier_matches(
 
 
 class _Target(msgspec.Struct, frozen=True):
-    """Where the matches of a family are written."""
-
     folder: str
     columns: list[str]
     """The columns of an event, by the present names of attributes."""

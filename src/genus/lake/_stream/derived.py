@@ -34,9 +34,8 @@ from genus.lake._query.selection import family_of, select_tables
 from genus.lake._stream.increments import Increment, UpdateResult, commit_step, next_increment, slowest_recorder
 from genus.lake._tables.commits import START, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import matching_types
-from genus.lake._tables.lake_tables import ROWS_PER_FILE, LakeTables
+from genus.lake._tables.lake_tables import ROWS_PER_FILE, LakeTables, SparkStore, spark_errors
 from genus.lake._tables.names import COMMIT
-from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
 from genus.model import Span, duration, micros_of_duration, seconds

@@ -36,9 +36,8 @@ from genus.lake._stream.increments import Increment, UpdateResult, next_incremen
 from genus.lake._tables.columns import file_schema
 from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
-from genus.lake._tables.lake_tables import LakeTables, spark_schema, with_first_names, with_present_names
+from genus.lake._tables.lake_tables import LakeTables, SparkStore, spark_schema, with_first_names, with_present_names
 from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
-from genus.lake._tables.spark_store import SparkStore
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
 from genus.model import Span, seconds
@@ -75,7 +74,7 @@ class Route:
         """Which subscriptions are not used, and why; or why the previous list is used. None if all are used."""
         return self._list.problem
 
-    def plan(self) -> RoutePlan:
+    def _plan(self) -> RoutePlan:
         """Return the present plan; made again when the lake has new shapes or the subscriptions have changed."""
         return self._delivery(self.lake.state()).job.plan
 
@@ -123,7 +122,7 @@ class Route:
             return sum(job.count(family, state.table(family)) for family in job.plan.families)
 
     def counts(self) -> DataFrame:
-        """The number of matches of each subscription: `subscription`, `matches`; those without matches have no row."""
+        """Count the matches of each subscription: `subscription`, `matches`; those without matches have no row."""
         every = self._over_families(RouteJob.counts)
         return every.groupBy(SUBSCRIPTION).agg(F.sum(MATCHES).alias(MATCHES))
 
@@ -140,11 +139,11 @@ class Route:
         The inboxes are created if there are none. A delivery is one commit, so every match is delivered once.
         LakeError if the inboxes belong to another lake.
         """
-        return Inboxes.at(self.lake, path).deliver(self)
+        return Inboxes._at(self.lake, path)._deliver(self)
 
     def explain(self) -> str:
-        """Text that says how the subscriptions are matched; no events are read."""
-        return self.plan().explain()
+        """Say how the subscriptions are matched; no events are read."""
+        return self._plan().explain()
 
 
 class Inboxes:
@@ -167,7 +166,7 @@ class Inboxes:
         self._store.check_holds("inboxes")
 
     @classmethod
-    def at(cls, lake: LakeTables, path: str | os.PathLike[str]) -> "Inboxes":
+    def _at(cls, lake: LakeTables, path: str | os.PathLike[str]) -> "Inboxes":
         """Open the inboxes of a lake at a path, or create them; LakeError if they belong to another lake."""
         SparkStore(lake.spark, path).claim(lake.store, holds="inboxes")
         return cls(lake.spark, path)
@@ -195,13 +194,13 @@ class Inboxes:
 
     # -- delivery ----------------------------------------------------------------------------------------------------
 
-    def deliver(self, route: Route) -> UpdateResult:
+    def _deliver(self, route: Route) -> UpdateResult:
         """Deliver the matches of events that came into the lake since the last delivery.
 
         Subscriptions that are new and ask for it (`RouteEntry.since`) also get events that were there before.
         """
         with self._store.discarding():
-            delivered = self._deliver(route)
+            delivered = self._deliver_new(route)
             return msgspec.structs.replace(delivered, rows=delivered.rows + self._backfill(route))
 
     def rewind(self, lake: LakeTables) -> int:
@@ -244,7 +243,7 @@ class Inboxes:
             folders += [part.folder for part in commit.added]
         raise LakeError(f"{self.path} cannot be rewound: its old commits were folded; begin with a new folder")
 
-    def _deliver(self, route: Route) -> UpdateResult:
+    def _deliver_new(self, route: Route) -> UpdateResult:
         while True:
             before = self._store.state()
             new = next_increment(route.lake, before.cursor, self.path)

@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame
 
 from genus.errors import LakeError
 from genus.lake._query.removal import by_table
-from genus.lake._tables.batches import is_cut, parts_after
 from genus.lake._tables.commits import CommitConflict, CommitDraft, Cursor, Part, count_rows
 from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.state import is_cut, parts_after
 from genus.lake._tables.store import Store
 
 
@@ -33,7 +33,6 @@ class Increment(msgspec.Struct, frozen=True):
     """The number of new events."""
 
     def parts_of(self, family: str) -> list[Part]:
-        """Return the parts with new events of a family; some may have others, too."""
         return [part for part in self.parts if part.table == family]
 
     def events(self, lake: LakeTables, family: str) -> DataFrame:
@@ -85,7 +84,7 @@ def next_increment(lake: LakeTables, after: Cursor, follower: str) -> Increment 
         )
     if state.version == after.version:
         return None
-    parts, version = parts_after(lake.store.ledger, state, after.version), after.version
+    parts, version = parts_after(lake.store.ledger.history(), state, after.version), after.version
     cut = by_table(part for part in parts if is_cut(part, version))  # they have other events, too: Spark counts
     rows = count_rows(part for part in parts if not is_cut(part, version))
     rows += sum(lake.events(family, found, version).count() for family, found in cut.items())

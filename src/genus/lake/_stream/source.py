@@ -12,18 +12,20 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from genus.errors import LakeError
 from genus.lake._ingest.format import types_of
+from genus.lake._ingest.frames import FramePlan, FrameWriter, StreamWriter, source_path
 from genus.lake._query.data_source import (
     EventQuery,
-    GenusDataSource,
+    GenusReader,
     LakeBatchReader,
     LakeFiles,
     SourceQuery,
+    check_known,
     is_lake,
     number_option,
     parse_options,
@@ -31,17 +33,21 @@ from genus.lake._query.data_source import (
     subscription_of,
 )
 from genus.lake._query.scan import DataFile
-from genus.lake._tables.batches import find_versions, is_cut, parts_after
 from genus.lake._tables.commits import Cursor, Part, count_files
 from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
+from genus.lake._tables.lake_folder import LakeFolder
+from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.names import BATCH, DEAD_LETTERS
-from genus.lake._tables.state import LedgerState
+from genus.lake._tables.state import LedgerState, find_versions, is_cut, parts_after
 from genus.lake._tables.store import Store
+from genus.records import read_mapping
 
 Offset = dict[str, Any]
 """An offset as Spark stores it, in JSON."""
+_SINK_OPTIONS = ("checkpointLocation", "mapping", "path", "queryName", "source", "type")
+"""Options of writing, with those that Spark passes on."""
 
 
 def register_data_source(spark: SparkSession) -> None:
@@ -60,7 +66,7 @@ def register_data_source(spark: SparkSession) -> None:
     | `type` | a type, as a shorter form of `subscription` |
     | `version` | in batch, of a lake: read it as it was after this commit |
     | `catalog` | a catalog file, or the folder of a lake; the types of `dbc` are added to it. A lake has its own |
-    | `format`, `mapping`, `dbc` | as in `Lake.ingest` |
+    | `format`, `mapping`, `dbc`, `columns`, `timeUnit` | as in `Lake.ingest` |
     | `truncated` | `true` decodes frames that are shorter than their message as far as they reach |
     | `j1939`, `nmea2000` | `true` for logs of such buses, if the file does not say it; `false` for those of others |
     | `dead` | `true` returns the dead letters of files instead of events |
@@ -75,11 +81,28 @@ def register_data_source(spark: SparkSession) -> None:
     | `mapping` | instead of it, the path of a mapping file |
     | `source` | of a frame: a name; what is written again under the same name adds nothing |
     """
-    spark.dataSource.register(StreamingDataSource)
+    spark.dataSource.register(GenusDataSource)
 
 
-class StreamingDataSource(GenusDataSource):
+class GenusDataSource(DataSource):
     """The data source of `spark.read` and `spark.readStream`; `register_data_source` lists its options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "genus"
+
+    def schema(self) -> StructType:
+        return spark_schema(self._query().columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return a reader of all columns, or of those in `.schema(...)`."""
+        query, path = self._query(), self.options.get("path", "")
+        columns = select_columns(query.columns, schema)
+        if not is_lake(path):
+            return GenusReader(query, columns, self.options)
+        if not isinstance(query, EventQuery):
+            raise LakeError("the dead letters of a lake are read with Lake.dead_letters")
+        return LakeBatchReader(query, columns, path, self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Return a reader of a lake."""
@@ -90,20 +113,38 @@ class StreamingDataSource(GenusDataSource):
         if given is None or local_path(given) is None:
             raise LakeError(f"{given}: a stream follows one local or mounted folder; name it in load(...)")
         path = absolute_path(given)
-        most = number_option(options, "maxFilesPerTrigger")
+        max_files = number_option(options, "maxFilesPerTrigger")
         if not is_lake(path):
             raise LakeError(
                 f"{path} is not a lake; files of a folder come into one by Lake.stream, and are followed there"
             )
         if not isinstance(query, EventQuery):
             raise LakeError("the dead letters of a lake are no stream; read them with Lake.dead_letters")
-        return LakeStreamReader(query.subscription, columns, path, most)
+        return LakeStreamReader(query.subscription, columns, path, max_files)
+
+    def writer(self, schema: StructType, overwrite: bool) -> FrameWriter:
+        if overwrite:
+            raise LakeError("a lake is not overwritten; write with mode('append'), remove events with Lake.delete")
+        return FrameWriter(self._frame_plan(schema), source_path(self.options.get("source")))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        if "source" in self.options:
+            raise LakeError("option 'source' is for frames; the batches of a stream are known by the id of the query")
+        return StreamWriter(self._frame_plan(schema))
 
     def _query(self) -> SourceQuery:
         options = {name: text for name, text in self.options.items() if name.lower() != "maxfilespertrigger"}
         if "catalog" not in options and "path" in options and is_lake(options["path"]):
             options["catalog"] = absolute_path(options["path"])
         return parse_options(options)
+
+    def _frame_plan(self, schema: StructType) -> FramePlan:
+        check_known(self.options, _SINK_OPTIONS)
+        name, mapping = self.options.get("type"), self.options.get("mapping")
+        if (name is None) == (mapping is None):
+            raise LakeError("what are the rows? give option 'type', an event type, or 'mapping', the path of a mapping")
+        path = self.options.get("path", "")
+        return FramePlan.of(LakeFolder(Store(path)), name or read_mapping(str(mapping)), schema.names)
 
 
 class LakeOffset(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -132,14 +173,14 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     to them are not read. A batch has whole commits.
     """
 
-    def __init__(self, subscription: str, columns: pa.Schema, path: str, most: int | None) -> None:
-        self._subscription, self._columns, self._path, self._most = subscription, columns, path, most
+    def __init__(self, subscription: str, columns: pa.Schema, path: str, max_files: int | None) -> None:
+        self._subscription, self._columns, self._path, self._max_files = subscription, columns, path, max_files
         self._last: int | None = None
         """The version at which a query that reads what is available now ends."""
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return the limit given as an option."""
-        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+        return ReadAllAvailable() if self._max_files is None else ReadMaxFiles(self._max_files)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Read up to the present version only."""
@@ -189,7 +230,6 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the events of some files that match."""
         files: NewFiles | None = partition.value
         if files is None:
             return
@@ -204,10 +244,10 @@ def parts_to_read(ledger: Ledger, state: LedgerState, after: int) -> list[Part]:
 
     Otherwise a batch could leave out what the next one takes for read.
     """
-    return find_versions(ledger, parts_after(ledger, state, after), after)
+    return find_versions(ledger.history(), parts_after(ledger.history(), state, after), after)
 
 
-def last_version(parts: Sequence[Part], after: int, last: int, most: int | None) -> int:
+def last_version(parts: Sequence[Part], after: int, last: int, max_files: int | None) -> int:
     """The last version of a batch after another: with at most so many files of some parts, but at least one commit.
 
     What an older Genus has compacted is read in one batch, because its rows cannot be told apart.
@@ -218,15 +258,14 @@ def last_version(parts: Sequence[Part], after: int, last: int, most: int | None)
         first = max(part.first, after + 1)
         files[first] = files.get(first, 0) + len(part.files)
     begins, count = sorted(version for version in files if version <= last), 0
-    for number, version in enumerate(begins if most is not None else ()):
+    for number, version in enumerate(begins if max_files is not None else ()):
         count += files[version]
-        if number and most is not None and count > most:
+        if number and max_files is not None and count > max_files:
             return min(max(version - 1, unsure), last)
     return last
 
 
 def _select_between(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
-    """Return the rows of some versions, without the versions."""
     versions = rows.column(BATCH)
     found = rows.filter(pc.and_(pc.greater(versions, after), pc.less_equal(versions, upto)))
     return found.select(found.schema.names[:-1])

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
@@ -40,15 +41,14 @@ from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.derived import IDLE, DerivedTable
 from genus.lake._stream.inboxes import Inboxes, Route
 from genus.lake._stream.increments import UpdateResult, commit_step, next_increment
-from genus.lake._tables.commits import Cursor
+from genus.lake._tables.commits import Cursor, IngestedFile
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path
 from genus.lake._tables.followers import STREAMS
-from genus.lake._tables.lake_tables import LakeTables
+from genus.lake._tables.lake_tables import LakeTables, SparkStore, spark_errors
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.part_writer import RESULT_SCHEMA
 from genus.lake._tables.sources import Sources
-from genus.lake._tables.spark_store import SparkStore, spark_errors
 from genus.lake._tables.store import GLOB, Store
 from genus.model import Span, seconds
 from genus.net.types import Metric
@@ -95,7 +95,8 @@ class Progress(msgspec.Struct, frozen=True):
     waits_for: str = ""
     """Up to when results of an analysis are final, and what its waiting rows wait for; empty if none wait."""
     problem: str | None = None
-    """Which subscriptions were not used, and why; why the previous list was used; or which files were skipped."""
+    """Which subscriptions were not used, and why; why the previous list was used; which files were skipped; or what
+    may be wrong about how a CAN log was read."""
 
     @property
     def rate(self) -> float:
@@ -114,7 +115,6 @@ def _add(total: Progress, batch: Progress) -> Progress:
 
 
 def _add_steps(total: Progress, steps: Sequence[UpdateResult]) -> Progress:
-    """Return the figures with what followers did."""
     return msgspec.structs.replace(
         total,
         delivered=total.delivered + sum(step.rows for step in steps),
@@ -156,11 +156,9 @@ class UnreadableFile(msgspec.Struct, frozen=True):
     reason: str
 
     def splits(self, path: str, size: int, target: int) -> list[Split]:
-        """Return the whole file."""
         return [Split(path, 0, size)]
 
     def read(self, split: Split, types: Types) -> Iterator[Chunk]:
-        """Yield the dead letter."""
         yield [DeadLetter.of(0, self.reason, b"")]
 
 
@@ -274,7 +272,7 @@ class Stream:
         self, path: PathLike, analysis: Analysis, *subscriptions: Subscription | type | str, idle: Span = IDLE
     ) -> "Stream":
         """Update the results of an analysis at a path in every batch; arguments as in `DerivedTable`."""
-        return self.follow(DerivedTable(self.lake, self.claim(path), analysis, *subscriptions, idle=idle))
+        return self.follow(DerivedTable(self.lake, self._claim(path), analysis, *subscriptions, idle=idle))
 
     def for_each(
         self, what: Subscription | type | str, function: Callable[[DataFrame, int], object], name: str | None = None
@@ -298,12 +296,12 @@ class Stream:
         known_as = name or function.__name__
         if not known_as.isidentifier():
             raise LakeError(f"{known_as!r} is not an identifier; give the function another name by name=")
-        store = SparkStore(self.lake.spark, self.claim(f"{self.checkpoint}/functions/{known_as}"))
+        store = SparkStore(self.lake.spark, self._claim(f"{self.checkpoint}/functions/{known_as}"))
         store.claim(self.lake.store, "function", subscription=str(wanted))
         self._updates.append(partial(_call, self.lake, store, wanted, function))
         return self
 
-    def claim(self, path: PathLike) -> str:
+    def _claim(self, path: PathLike) -> str:
         """Reserve a path for a follower; LakeError if another follower of this stream has it."""
         whole = absolute_path(path)
         if whole in self._claimed:
@@ -495,7 +493,7 @@ class Stream:
         noted = msgspec.json.encode(self.lake.state().now)
         self._files.replace(f"{self.checkpoint}/{_NOTE}", noted, durable=False)
         counts = len(made.sources), made.events, sum(source.dead for source in made.sources)
-        skipped, problem = len(made.duplicates), _same_content(made.duplicates)
+        skipped, problem = len(made.duplicates), _same_content(made.duplicates) or _doubts(choose, made.sources)
         done = Progress(batch, *counts, 0, 0.0, None, 0, skipped=skipped, problem=problem)
         self.progress = self._at_end(_add_steps(done, self.catch_up()), began)
         self._total = _add(self._total, self.progress)
@@ -548,6 +546,15 @@ def _same_content(duplicates: Mapping[str, str]) -> str | None:
     return f'{path} was skipped, it has the content of {twin}{more}; identity="path" ingests every file'
 
 
+def _doubts(choose: FormatChooser, ingested: Sequence[IngestedFile]) -> str | None:
+    """Return what may be wrong about how a CAN log was read, of the first that does not show it."""
+    for source in ingested:
+        with suppress(LakeError):  # a file that cannot be read is a dead letter already
+            if doubts := choose.doubts(choose(source.path), source.path):
+                return f"{source.path}: {'; '.join(doubts)}"
+    return None
+
+
 _BUSY: dict[str, threading.Lock] = {}
 _QUERIES: dict[str, StreamingQuery] = {}
 """By checkpoint: locks, and the queries that were started last."""
@@ -561,6 +568,6 @@ class StreamRoute:
 
     def to_inboxes(self, path: PathLike) -> Stream:
         """Deliver the matches of every batch to the inboxes at a path."""
-        inboxes = Inboxes.at(self.route.lake, self.stream.claim(path))
-        self.stream._updates.append(partial(inboxes.deliver, self.route))
+        inboxes = Inboxes._at(self.route.lake, self.stream._claim(path))
+        self.stream._updates.append(partial(inboxes._deliver, self.route))
         return self.stream

@@ -29,8 +29,6 @@ _OBJECT_STORES = ("s3", "gcs", "abfs")
 
 
 class FileInfo(msgspec.Struct, frozen=True):
-    """A file or folder in a listing."""
-
     path: str
     size: int
     is_folder: bool
@@ -64,7 +62,6 @@ def local_path(path: str | os.PathLike[str]) -> str | None:
 
 
 def absolute_path(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path or URL, without a trailing slash."""
     local = local_path(path)
     return (local if local is not None else os.fspath(path)).rstrip("/") or "/"
 
@@ -165,8 +162,6 @@ Content: TypeAlias = bytes | memoryview
 
 
 class WrittenContent(NamedTuple):
-    """Size and checksum of a file that was written."""
-
     bytes: int
     checksum: str
     footer: str

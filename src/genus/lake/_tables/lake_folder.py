@@ -83,18 +83,18 @@ class LakeFolder:
                 f"{self.path} is not a lake; create one with Lake.create or `genus lake init LAKE -t TYPES`"
             )
         store.check_holds("lake")
-        self.catalog_file = CatalogFile(store.files, self.path)
-        self.catalog_file.check_same(store.state().catalog)
+        self._catalog_file = CatalogFile(store.files, self.path)
+        self._catalog_file.check_same(store.state().catalog)
 
     @property
     def catalog(self) -> Catalog:
         """The present catalog of the lake; add types with `register`."""
-        return self.catalog_file.catalog
+        return self._catalog_file.catalog
 
     @property
     def catalog_path(self) -> str:
         """The path of the catalog file, which a bus or a broker may share."""
-        return self.catalog_file.path
+        return self._catalog_file.path
 
     def register(self, *what: type | ModuleType) -> RegistrationResult:
         """Add the types of classes and modules to the catalog.
@@ -102,7 +102,7 @@ class LakeFolder:
         Tables get new columns; rows written before have NULL there. CatalogConflict, and nothing is changed, if a type
         contradicts the catalog.
         """
-        return self.catalog_file.register(what)
+        return self._catalog_file.register(what)
 
     # -- versions ----------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class LakeFolder:
         """Return the present state of the ledger: parts, ingested files and shapes."""
         return self.store.state()
 
-    def state_of(self, version: int | None = None, as_of: datetime | None = None) -> LedgerState:
+    def _state_of(self, version: int | None = None, as_of: datetime | None = None) -> LedgerState:
         """Return the state of a version, or of the last commit at or before a time; by default the present one.
 
         LakeError if both are given, if there is no such version, or if its commits or files were removed by `clean`.
@@ -131,7 +131,7 @@ class LakeFolder:
         return self.state() if version is None else self.store.ledger.state_at(version)
 
     @contextmanager
-    def reading(self, state: LedgerState) -> Iterator[None]:
+    def _reading(self, state: LedgerState) -> Iterator[None]:
         """Say that `clean` has removed files of a state, if that is why some are missing."""
         try:
             yield
@@ -229,7 +229,7 @@ class LakeFolder:
         return list(self.store.check(content=content, progress=progress))
 
     def stats(self) -> list[TableStats]:
-        """Figures of each table, dead letters included; only the ledger is read."""
+        """Return figures of each table, dead letters included; only the ledger is read."""
         return table_stats(self.state())
 
     # -- subscriptions -----------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class LakeFolder:
             resolver.report_never(found, strict=True)
         return found
 
-    def asked(
+    def _asked(
         self,
         what: type | AllOf[Any] | Subscription | str,
         *,

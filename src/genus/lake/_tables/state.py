@@ -1,17 +1,21 @@
-"""The state of a store, the result of all its commits up to a version, and figures of its tables."""
+"""The state of a store, the result of all its commits up to a version, and which version each row came with.
+
+The rows of an ingest have the version of its commit, which the ledger notes with their parts. Files that a compaction
+or a deletion writes have the version of each row in a column, `_batch`, and their parts the first and the last one. So
+a follower that has processed a version goes on with the rows of later ones, whatever became of the files they came in.
+"""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from functools import cached_property
 
 import msgspec
 
-from genus.lake._tables.commits import Commit, Cursor, Part, count_bytes, count_files, count_rows, latest
-from genus.lake._tables.growing_map import GrowingMap
+from genus.errors import LakeError
+from genus.lake._tables.commits import Commit, Cursor, Part, Shape, count_bytes, count_files, count_rows, latest
 from genus.lake._tables.names import DEAD_LETTERS
-from genus.lake._tables.shapes import Shape
-from genus.lake._tables.sources import Sources, SourceTable
+from genus.lake._tables.sources import GrowingMap, Sources, SourceTable
 
 
 class LedgerState(msgspec.Struct, frozen=True, dict=True):
@@ -153,3 +157,57 @@ def type_counts(state: LedgerState) -> dict[str, int]:
         if number in state.shapes:
             counts[state.shapes[number].type] += rows
     return dict(counts)
+
+
+# -- the versions that rows came with ----------------------------------------------------------------------------------
+
+
+def joined_versions(parts: Iterable[Part]) -> dict[str, int]:
+    """Return the fields `first`, `last` and `unsure` of a part that has rows of several ones."""
+    given = list(parts)
+    return {
+        "first": min(part.first for part in given),
+        "last": max(part.last for part in given),
+        "unsure": max(part.unsure for part in given),
+    }
+
+
+def is_cut(part: Part, after: int) -> bool:
+    """Return whether a part has rows of a version and before, and later ones: its rows are told apart by `_batch`."""
+    return part.first <= after < part.last
+
+
+def parts_after(history: Iterable[Commit], state: LedgerState, after: int) -> list[Part]:
+    """Return the parts of event tables in a state with rows that came after a version; 0 for all.
+
+    LakeError if an older Genus has rewritten rows that came before and after it.
+    """
+    found = [part for part in state.parts.values() if part.last > after and part.table != DEAD_LETTERS]
+    if not after or all(part.unsure <= after for part in found):
+        return found
+    found = [part for part in find_versions(history, found, after) if part.last > after]
+    if unsure := [part.unsure for part in found if part.unsure > after]:
+        raise LakeError(
+            f"version {max(unsure)} was compacted by an older Genus that did not keep numbers, so that events after "
+            f"version {after} cannot be told from earlier ones; start again with a new folder or checkpoint"
+        )
+    return found
+
+
+def find_versions(history: Iterable[Commit], parts: Sequence[Part], after: int = 0) -> list[Part]:
+    """Parts of a lake that an older Genus has written, with the versions that commits after a version say.
+
+    If all these commits are there, what they do not name came before. What is not known stays unsure.
+    """
+    wanted = {part.folder for part in parts if part.unsure > after}
+    found: dict[str, Part] = {}
+    for commit in history if wanted else ():
+        if commit.version <= after:
+            earlier = {"first": after, "last": after, "unsure": after}
+            found |= {part.folder: msgspec.structs.replace(part, **earlier) for part in parts if part.folder in wanted}
+            break
+        found |= {part.folder: part for part in commit.added if part.folder in wanted}
+        wanted -= found.keys()
+        if not wanted:
+            break
+    return [found.get(part.folder, part) for part in parts]

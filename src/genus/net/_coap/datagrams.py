@@ -20,7 +20,7 @@ from aiocoap.numbers.constants import TransportTuning
 from aiocoap.numbers.types import ACK, CON, NON, RST
 from aiocoap.transports.udp6 import MessageInterfaceUDP6, UDP6EndpointAddress
 
-from genus.net._coap.address import CoapOptions
+from genus.net._addresses import CoapOptions
 
 MAX_RECENT = 65_536
 """The largest number of requests that are remembered: as many message numbers as there are. Of more, the oldest are
@@ -185,14 +185,12 @@ class RecentRequests:
         return found if found is not None and found.hash == hash and now < found.until else None
 
     def add(self, key: str, hash: int, is_confirmable: bool, now: float) -> None:
-        """Remember a new request."""
         self._requests.pop(key, None)
         self._requests[key] = Recent(hash, now + (self._con_s if is_confirmable else self._non_s))
         while len(self) > MAX_RECENT or next(iter(self._requests.values())).until <= now:
             del self._requests[next(iter(self._requests))]
 
     def answer(self, key: str, response: Any) -> None:
-        """Remember the response to a request."""
         found = self._requests.get(key)
         if found is not None:
             found.response = response.encode()
@@ -214,7 +212,6 @@ class StrictManager(MessageManager):  # type: ignore[misc]
         self._progress = asyncio.Event()
 
     def dispatch_message(self, message: Any) -> None:
-        """Take a message that was received."""
         message.transport_tuning = self.tuning
         if not _fits(message):
             self.counts["rejected: a code that messages of its type do not have"] += 1
@@ -335,11 +332,9 @@ class StrictUdp(MessageInterfaceUDP6):  # type: ignore[misc]
             self.loop.call_soon(self._ctx.dispatch_error, self._problem, message.remote)
 
     def error_received(self, exc: OSError) -> None:
-        """Note an error of the socket."""
         self._problem = exc
 
     def datagram_msg_received(self, data: bytes, ancdata: Any, flags: int, address: Any) -> None:
-        """Take a datagram."""
         found = check_datagram(data)
         packet_info = next((value for level, kind, value in ancdata if kind == socket.IPV6_PKTINFO), None)
         remote = UDP6EndpointAddress(address, self, pktinfo=packet_info)

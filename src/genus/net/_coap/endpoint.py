@@ -23,7 +23,7 @@ from aiocoap.tokenmanager import TokenManager
 
 from genus._extras import install_command
 from genus.errors import BusError, Reasons
-from genus.net._coap.address import CoapOptions, Place
+from genus.net._addresses import CoapOptions, Place
 from genus.net._coap.datagrams import OWN_OPTION, StrictManager, StrictUdp, Tuning
 
 T = TypeVar("T")
@@ -103,7 +103,6 @@ class Endpoint:
 
     @property
     def port(self) -> int:
-        """The port of the socket."""
         assert self.manager is not None
         found: int = self.manager.message_interface._local_port()
         return found
@@ -216,7 +215,6 @@ def own_option(message: Any) -> bytes | None:
 
 
 def add_own_option(message: Any, value: bytes) -> None:
-    """Add the option of Genus to a message."""
     message.opt.add_option(OptionNumber(OWN_OPTION).create_option(decode=value))
 
 

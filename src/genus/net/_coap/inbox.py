@@ -13,19 +13,18 @@ from genus.bus.types import ProblemHandler
 from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._coap.wire import line_of
-from genus.net._envelope import Origin
-from genus.net._link.dedup import SeenEvents
+from genus.net._coap.values import line_of
+from genus.net._envelope import Arrival, Interest, Origin, passes
 from genus.net._link.losses import ProblemQueue
+from genus.net._link.numbers import SeenEvents
 from genus.net._problems import EventsLost
-from genus.net._relay import Arrival, Interest, passes
 from genus.targets.python import PythonFilter
 
 MAX_RECEIVED = 100_000
 """Events that may wait for handlers; of more, the new ones are lost."""
 
 
-class Listening:
+class ObservedSubscription:
     """State: a subscription of the bus, or with a `want` one of a gateway, and its observations at servers."""
 
     def __init__(
@@ -74,7 +73,7 @@ class CoapRelay:
         self._filters: tuple[PythonFilter, ...] = ()
 
     def set_interest(self, interests: Iterable[Interest]) -> None:
-        """Receive what these wants match; replaces those before."""
+        """Receive what these interests match; replaces those before."""
         asked = dict.fromkeys(interests)
         self._filters = tuple(PythonFilter(one) for one in dict.fromkeys(interest.subscription for interest in asked))
         for interest in [interest for interest in asked if interest not in self._ends]:
@@ -88,7 +87,7 @@ class CoapRelay:
             self._receive(arrival)
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Stop receiving."""
         self.set_interest(())
         self._end(self)
 
@@ -106,7 +105,7 @@ class Inbox:
         self.counts = Reasons()
         self.deliver: Callable[[Event], object] = lambda event: None
         """Gives an event to the subscribers of this bus."""
-        self.listenings: dict[Listening, None] = {}
+        self.listenings: dict[ObservedSubscription, None] = {}
         self.publishers: dict[CoapPublisher, None] = {}
         self.relays: list[CoapRelay] = []
         self.on_interest: list[Callable[[], None]] = []
@@ -114,12 +113,11 @@ class Inbox:
         self._log = log
         self._seen = SeenEvents()
         """Of all servers and clients: an event may come on several ways."""
-        self._tellings = ProblemQueue()
+        self._problems = ProblemQueue()
         self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._handle_all, name="genus-coap-events", daemon=True)
 
     def open(self, deliver: Callable[[Event], object]) -> None:
-        """Begin to deliver."""
         self.deliver = deliver
         self._thread.start()
 
@@ -153,7 +151,6 @@ class Inbox:
         self.give_relays(arrival)
 
     def give_relays(self, arrival: Arrival) -> None:
-        """Give an event to the gateways that want it."""
         for relay in list(self.relays):
             relay.give(arrival)
 
@@ -170,16 +167,14 @@ class Inbox:
         told = [one.on_problem for one in users if one.on_problem is not None]
         self._tell(EventsLost(name_of(cls), count, self.uid, receiver, reason), told)
 
-    def _tell(self, trouble: EventsLost, handlers: list[ProblemHandler]) -> None:
-        self._tellings.add(trouble, handlers)
-        self._queue.put(self._tellings.tell)
+    def _tell(self, problem: EventsLost, handlers: list[ProblemHandler]) -> None:
+        self._problems.add(problem, handlers)
+        self._queue.put(self._problems.tell)
 
     def connected_changed(self) -> None:
-        """A connection was made or lost."""
         for changed in list(self.on_connected):
             self._queue.put(changed)
 
     def interest_changed(self) -> None:
-        """What others want has changed."""
         for changed in list(self.on_interest):
             self._queue.put(changed)

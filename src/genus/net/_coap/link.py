@@ -11,19 +11,17 @@ from genus.catalog import Catalog
 from genus.errors import BusError, EventError, GenusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._coap.address import CoapOptions
+from genus.net._addresses import CoapOptions
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.inbox import CoapPublisher, CoapRelay, Inbox, Listening
+from genus.net._coap.inbox import CoapPublisher, CoapRelay, Inbox, ObservedSubscription
 from genus.net._coap.peer import READY_S, Peer
 from genus.net._coap.server import Hub, Site
 from genus.net._coap.shared_catalog import SharedCatalog
 from genus.net._coap.upstream import NO_ANSWER
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import origin_of
-from genus.net._envelope import MAX_HOPS, NUMBERS, Origin, new_uid
+from genus.net._coap.values import Outgoing, origin_of
+from genus.net._envelope import MAX_HOPS, NUMBERS, Arrival, Interest, Origin, RelayLink, new_uid, passes
 from genus.net._link.channels import refuse
 from genus.net._problems import OnceLogger
-from genus.net._relay import Arrival, Interest, RelayLink, passes
 from genus.targets.python import PythonFilter
 
 T = TypeVar("T")
@@ -49,7 +47,7 @@ class CoapLink(Link, RelayLink):
     # -- a link of a bus ---------------------------------------------------------------------------------------------
 
     def open(self, deliver: Delivery) -> None:
-        """Listen and connect, as the address says; BusError with the reason if that cannot be done."""
+        """Listen and connect as the address says; raise BusError with the reason if that cannot be done."""
         own = None if self.options.catalog is None else Catalog.load(self.options.catalog)
         if self.options.listen is not None:
             shared = SharedCatalog(own or Catalog(), is_fixed=own is not None)
@@ -72,7 +70,7 @@ class CoapLink(Link, RelayLink):
 
     @property
     def port(self) -> int:
-        """The port at which this side sends, and listens if it is a server."""
+        """Return the port at which this side sends, and listens if it is a server."""
         return self._endpoint.port
 
     def send(self, event: Event) -> None:
@@ -114,9 +112,9 @@ class CoapLink(Link, RelayLink):
 
     def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Observe what a subscription matches; returns a function that ends it."""
-        return self._listen(Listening(subscription, on_problem, None))
+        return self._listen(ObservedSubscription(subscription, on_problem, None))
 
-    def _listen(self, listening: Listening) -> Callable[[], None]:
+    def _listen(self, listening: ObservedSubscription) -> Callable[[], None]:
         self._check_open()
         subscription = listening.subscription
         if self.hub is not None:
@@ -130,7 +128,7 @@ class CoapLink(Link, RelayLink):
         self._local_interest_changed(listening)
         return lambda: self._unlisten(listening)
 
-    def _unlisten(self, listening: Listening) -> None:
+    def _unlisten(self, listening: ObservedSubscription) -> None:
         with self._lock:
             if self._inbox.listenings.pop(listening, self) is self or self._is_closed:
                 return
@@ -138,7 +136,7 @@ class CoapLink(Link, RelayLink):
             self._endpoint.call(peer.end(observation))
         self._local_interest_changed(listening)
 
-    def _local_interest_changed(self, listening: Listening) -> None:
+    def _local_interest_changed(self, listening: ObservedSubscription) -> None:
         if self.hub is not None:
             self._endpoint.soon(self.hub.notifier.interest_changed)
         elif listening.set_interest is None:
@@ -166,7 +164,7 @@ class CoapLink(Link, RelayLink):
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> CoapPublisher:
-        """Prepare to publish a type; BusError says what CoAP cannot keep."""
+        """Prepare to publish a type; raise BusError if the quality of service is one that CoAP cannot keep."""
         if isinstance(qos, Hard | Soft):
             refuse(cls, qos, "coap has retransmissions and no clocks, so it keeps no deadlines", "BestEffort()")
         if keep is not None:
@@ -187,7 +185,7 @@ class CoapLink(Link, RelayLink):
 
     @property
     def is_connected(self) -> bool:
-        """Whether all servers answer."""
+        """Return whether all servers answer."""
         return all(peer.is_connected for peer in self.peers)
 
     def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
@@ -195,7 +193,7 @@ class CoapLink(Link, RelayLink):
         return _add(self._inbox.on_connected, lambda: changed(self.is_connected))
 
     def counters(self) -> Mapping[str, int]:
-        """Events sent, received and lost; what was refused and rejected, by reason; messages."""
+        """Return the numbers of events sent, received and lost, of requests refused and messages rejected by reason."""
         users: list[Hub | Peer] = [*self.peers] if self.hub is None else [self.hub, *self.peers]
         catalogs = [user.shared for user in users if isinstance(user, Hub) or user.has_catalog]
         found: Counter[str] = Counter()
@@ -228,7 +226,7 @@ class CoapLink(Link, RelayLink):
         )
 
     def close(self) -> None:
-        """Send what waits, for a short time, and end; a second call does nothing."""
+        """Send what waits, for a short time, and close; a second call does nothing."""
         with self._lock:
             if self._is_closed:
                 return
@@ -257,12 +255,11 @@ class CoapLink(Link, RelayLink):
     # -- what others want --------------------------------------------------------------------------------------------
 
     def interests(self) -> list[Interest]:
-        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others and the own bus subscribe to; what the own gateways ask for is left out."""
         remote = [interest for peer in self.peers for interest in peer.interest.interests.all()]
         return [*self._observed_interest(), *remote, *self._spoken_interest(relayed=False)]
 
     def _observed_interest(self) -> list[Interest]:
-        """Return what the observers of this side's server want."""
         hub = self.hub
         return [] if hub is None else self._wait(_call(hub.notifier.interests))
 
@@ -288,7 +285,7 @@ class CoapLink(Link, RelayLink):
         return here.union(*(peer.interest.interests.wanted_by(event) for peer in self.peers)) - {self.uid.hex()}
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when `wants()` has changed; returns a function to end it."""
+        """Call a function when `interests()` has changed; returns a function to end it."""
         self._follow_interest()
         return _add(self._inbox.on_interest, changed)
 
@@ -302,7 +299,9 @@ class CoapLink(Link, RelayLink):
     def relay(self, receive: Callable[[Arrival], None]) -> CoapRelay:
         """Let a gateway receive what it wants on behalf of others."""
         relay = CoapRelay(
-            receive, lambda interest: self._listen(Listening(interest.subscription, None, interest)), self._end_relay
+            receive,
+            lambda interest: self._listen(ObservedSubscription(interest.subscription, None, interest)),
+            self._end_relay,
         )
         self._inbox.relays.append(relay)
         return relay
@@ -322,7 +321,7 @@ class CoapLink(Link, RelayLink):
         self._inbox.deliver(arrival.event)
 
     def lose(self, arrival: Arrival) -> None:
-        """An event could not be forwarded: let the observers of this server miss it."""
+        """Let the observers of this server miss an event that could not be forwarded."""
         if self.hub is None:
             return
         try:

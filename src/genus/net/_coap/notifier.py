@@ -17,13 +17,11 @@ from genus.filters.types import AllOf
 from genus.model import Event
 from genus.net._coap.endpoint import Endpoint
 from genus.net._coap.inbox import Inbox
-from genus.net._coap.resources import Refused, Resources, age_until, respond
 from genus.net._coap.sessions import Batch, Observer, Session, Sessions
-from genus.net._coap.shared_catalog import SharedCatalog
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import Notified, ObservationMark, etag_of, write_cbor, write_notified
-from genus.net._link.interest import shown_text
-from genus.net._relay import Interest
+from genus.net._coap.shared_catalog import Refused, Resources, SharedCatalog, age_until, respond
+from genus.net._coap.values import Notified, ObservationMark, Outgoing, etag_of, write_cbor, write_notified
+from genus.net._envelope import Interest
+from genus.net._link.presence import shown_text
 from genus.targets.coap import QueryFilter
 
 BLOCK = 1024
@@ -103,7 +101,6 @@ class Notifier:
             self._wake(session)
 
     def skip(self, outgoing: Outgoing) -> None:
-        """Let observers miss an event that cannot be sent."""
         for session in self.sessions:
             session.skip(outgoing)
 
@@ -117,7 +114,7 @@ class Notifier:
         for cls, count in Counter(type(each.event) for each in lost).items():
             self._inbox.unsent(cls, count, receiver, reason)
 
-    # -- wants -------------------------------------------------------------------------------------------------------
+    # -- interest ----------------------------------------------------------------------------------------------------
 
     def interests(self, but: bytes | None = None) -> list[Interest]:
         """Return what observers want, but one of them."""
@@ -164,7 +161,6 @@ class Notifier:
             await changed.wait()
 
     def interest_changed(self) -> None:
-        """What is wanted here has changed."""
         for changed in self._interest_observers.values():
             changed.set()
         self._inbox.interest_changed()
@@ -210,7 +206,6 @@ class Notifier:
             del self._large[large.observer.key]
 
     def end_observation(self, mark: ObservationMark) -> None:
-        """A client of Genus ends an observation."""
         session = self.sessions.find(mark.uid)
         if session is not None and self.sessions.end(mark):
             if not session.observers:
@@ -218,7 +213,6 @@ class Notifier:
             self.interest_changed()
 
     def end_client(self, uid: bytes | None) -> None:
-        """A client of Genus ends."""
         session = self.sessions.find(uid)
         if session is not None:
             self._stop(session)

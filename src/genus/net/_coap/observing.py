@@ -13,8 +13,7 @@ from genus.codes import encode_path_segment, parse_path_segment
 from genus.errors import counted
 from genus.model import Event, name_of
 from genus.net._coap.upstream import DEFAULT_AGE_S, NO_ANSWER, Observation, Upstream
-from genus.net._coap.values import SCALARS
-from genus.net._coap.wire import CBOR, Notified, Unreadable, read_body, write_cbor
+from genus.net._coap.values import CBOR, SCALARS, Notified, Unreadable, read_body, write_cbor
 from genus.net._envelope import NUMBERS, Origin
 from genus.targets.coap import CoapFilter
 
@@ -103,7 +102,6 @@ class ReceivedEvents:
             self._upstream.inbox.missed(name, count, state.uid.hex() if state is not None else "", why)
 
     def _observed(self) -> list[str]:
-        """Return the names of the types that are observed."""
         observed = self._upstream.observations.values()
         return list(dict.fromkeys("&".join(map(name_of, one.subscription.types)) for one in observed))
 
@@ -142,7 +140,6 @@ class PlainDevice:
         return all(all(child.is_fresh for child in one.children) if one.children else one.is_fresh for one in observed)
 
     async def check(self, register: Callable[[Observation], Awaitable[None]]) -> None:
-        """Renew the observations whose values are no longer valid."""
         for observation in list(self._upstream.observations.values()):
             for child in [child for child in observation.children if not child.is_fresh]:
                 child.stop()
@@ -262,7 +259,6 @@ class PlainDevice:
 
 
 def _scalars(attributes: dict[Any, Any]) -> bytes:
-    """Return what tells two values apart."""
     known = {number: value for number, value in attributes.items() if type(value) in SCALARS}
     try:
         return write_cbor(known)

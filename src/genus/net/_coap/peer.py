@@ -15,16 +15,16 @@ from aiocoap.numbers import codes
 from genus.codes import encode_path_segment
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription
-from genus.net._coap.address import Place
+from genus.net._addresses import Place
 from genus.net._coap.endpoint import Endpoint, own_option
 from genus.net._coap.inbox import Inbox
 from genus.net._coap.observing import PlainDevice, ReceivedEvents
 from genus.net._coap.shared_catalog import SharedCatalog
 from genus.net._coap.upstream import NO_ANSWER, Observation, Outbox, ServerState, Upstream, read_state
-from genus.net._coap.wire import EPOCH_BYTES, ObservationMark, read_cbor, read_notified, write_cbor, write_mark
-from genus.net._link.control import control_key, encode_text, is_uid
-from genus.net._link.interest import RemoteInterest
-from genus.net._relay import Interest
+from genus.net._coap.values import EPOCH_BYTES, ObservationMark, read_cbor, read_notified, write_cbor, write_mark
+from genus.net._envelope import Interest
+from genus.net._link.messages import control_key, encode_text, is_uid
+from genus.net._link.presence import RemoteInterest
 
 READY_S = 5.0
 """How long a program waits for a server."""
@@ -49,7 +49,7 @@ class ObservedInterest:
         self._reading = asyncio.Lock()
 
     async def check(self, is_new: bool) -> None:
-        """Follow the wants at a server that is new, or was away, and read those whose types are known by now."""
+        """Follow the interest at a server that is new, or was away, and read those whose types are known by now."""
         if self.is_needed and (is_new or self._end is None):
             await self._observe()
         if self.interests.types_changed():
@@ -102,7 +102,7 @@ class ObservedInterest:
 
 
 def _token_of(row: Any) -> str:
-    """Return the token by which other networks show a want; one that cannot be read is counted as there."""
+    """Return the token by which other networks show an interest; one that cannot be read is counted as there."""
     match row:
         case [str(speaker), str(origin), str(text), int(hops)]:
             return control_key("", "want", speaker, origin, encode_text(text), str(hops))
@@ -258,7 +258,6 @@ class Peer(Upstream):
             await self._say_goodbye(self.message(codes.GET, made.path, made.query, own, observe=1), READY_S)
 
     def _mark(self, observation: Observation) -> ObservationMark:
-        """Return what the server is told of an observation."""
         session, last = self.received.session, self.received.last
         origin, hops = observation.origin, observation.hops
         return ObservationMark(self.uid, observation.number, self.epoch, session, last, origin, hops)
@@ -317,7 +316,6 @@ class Peer(Upstream):
         return not event.is_last
 
     async def _handle_all(self) -> None:
-        """Handle notifications in the order in which they came."""
         while True:
             observation, message, is_first = await self._queue.get()
             try:

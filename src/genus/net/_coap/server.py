@@ -30,12 +30,11 @@ from genus.net._coap.datagrams import KNOWN_CRITICAL
 from genus.net._coap.endpoint import Endpoint, own_option
 from genus.net._coap.inbox import Inbox
 from genus.net._coap.notifier import Notifier
-from genus.net._coap.resources import Refused, Resources, respond
-from genus.net._coap.shared_catalog import SharedCatalog
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import (
+from genus.net._coap.shared_catalog import Refused, Resources, SharedCatalog, respond
+from genus.net._coap.values import (
     CBOR,
     EPOCH_BYTES,
+    Outgoing,
     Put,
     Unreadable,
     line_of,
@@ -45,9 +44,8 @@ from genus.net._coap.wire import (
     read_uid,
     write_cbor,
 )
-from genus.net._envelope import MAX_HOPS, NUMBERS, Origin
-from genus.net._link.dedup import SeenEvents
-from genus.net._relay import Arrival, Interest
+from genus.net._envelope import MAX_HOPS, NUMBERS, Arrival, Interest, Origin
+from genus.net._link.numbers import SeenEvents
 from genus.records.internal import Rejections
 
 VERSION = 1
@@ -170,7 +168,6 @@ class Hub:
         return respond(write_cbor(state), max_age=0)
 
     def add_types(self, body: bytes) -> Any:
-        """Add the types of a client to the catalog."""
         problem = self.shared.merge(body)
         if problem is not None:
             raise Refused(codes.CONFLICT, "types that cannot be added to the catalog", problem)
@@ -186,7 +183,6 @@ class Site(aio.Resource):  # type: ignore[misc]
         self._kept = (self._block1._assemblies, self._block2._completes)
 
     async def needs_blockwise_assembly(self, request: Any) -> bool:
-        """Blocks are assembled below."""
         return False
 
     async def render_to_pipe(self, pipe: Any) -> None:
@@ -262,7 +258,6 @@ class Site(aio.Resource):  # type: ignore[misc]
         self._hub.counts["bodies in blocks that were forgotten"] += 1
 
     async def render(self, request: Any) -> Any:
-        """Return the response to a whole request."""
         path, is_read, query = tuple(request.opt.uri_path), request.code in READS, tuple(request.opt.uri_query)
         hub, own = self._hub, own_option(request)
         uid = None if own is None else read_uid(own)
@@ -289,7 +284,6 @@ class Site(aio.Resource):  # type: ignore[misc]
         return self._render_code(_code_of(path[0]), is_read, query, request, own)
 
     def _render_code(self, code: int, is_read: bool, query: tuple[str, ...], request: Any, own: bytes | None) -> Any:
-        """Read or write the resource of a code."""
         if is_read:
             if request.opt.observe == 1 and own is not None and (mark := read_mark(own)) is not None:
                 self._hub.notifier.end_observation(mark)

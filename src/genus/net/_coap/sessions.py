@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import ObservationMark
+from genus.net._coap.values import ObservationMark, Outgoing
 from genus.targets.coap import QueryFilter
 
 MAX_SESSIONS = 10_000
@@ -87,7 +86,6 @@ class Session:
         self._capacity = capacity
 
     def matching(self, outgoing: Outgoing) -> tuple[int, ...]:
-        """Return the observations that an event matches."""
         return tuple(
             number
             for number, one in self.observers.items()
@@ -156,7 +154,6 @@ class Session:
         return None
 
     def done(self, batch: Batch) -> None:
-        """The events of a batch were acknowledged."""
         if self.in_flight is batch:
             self.in_flight = None
 
@@ -204,7 +201,6 @@ class Sessions:
         return len(self._by_uid) + len(self._plain)
 
     def find(self, uid: bytes | None) -> Session | None:
-        """Return the session of a client of Genus."""
         return None if uid is None else self._by_uid.get(uid)
 
     def attach(self, mark: ObservationMark | None, observer: Observer) -> Session | None:
@@ -237,7 +233,6 @@ class Sessions:
         return True
 
     def drop(self, session: Session) -> None:
-        """Forget a session."""
         self._plain.pop(session, None)
         if session.uid is not None and self._by_uid.get(session.uid) is session:
             del self._by_uid[session.uid]

@@ -21,13 +21,12 @@ from genus.codes import encode_path_segment
 from genus.errors import BusError, GenusError, NotRegistered, Reasons
 from genus.filters import Subscription
 from genus.model import Event, check, name_of
-from genus.net._coap.address import Place
+from genus.net._addresses import Place
 from genus.net._coap.endpoint import Endpoint, add_own_option
 from genus.net._coap.inbox import Inbox
 from genus.net._coap.sessions import BATCH, BATCH_BYTES, PAIR_BYTES
 from genus.net._coap.shared_catalog import SharedCatalog, read_document, write_document
-from genus.net._coap.values import Outgoing
-from genus.net._coap.wire import CBOR, Put, join_pairs, read_cbor, write_put
+from genus.net._coap.values import CBOR, Outgoing, Put, join_pairs, read_cbor, write_put
 from genus.net._envelope import Origin
 from genus.records.internal import Rejections
 from genus.targets.coap import CoapFilter, QueryFilter, ServerTests, compile, read_query
@@ -101,7 +100,6 @@ class Observation:
         self._stops.append(stop)
 
     def stop(self) -> None:
-        """End what was begun."""
         self.is_live = False
         while self._stops:
             self._stops.pop()()
@@ -155,7 +153,6 @@ class Upstream:
 
     @property
     def has_catalog(self) -> bool:
-        """Whether the catalog is known."""
         return self._shared is not None
 
     def lose_connection(self) -> None:
@@ -164,7 +161,6 @@ class Upstream:
         self.is_due.set()
 
     def set_connected(self, is_connected: bool) -> None:
-        """Note whether the server answers."""
         if is_connected != self.is_connected:
             self.is_connected = is_connected
             self.inbox.connected_changed()
@@ -172,7 +168,6 @@ class Upstream:
     # -- requests ----------------------------------------------------------------------------------------------------
 
     def message(self, code: Any, path: str, query: tuple[str, ...] = (), own: bytes | None = None, **parts: Any) -> Any:
-        """Return a request to the server."""
         message = self.endpoint.message(self.place, code=code, **parts)
         message.opt.uri_path = tuple(path.split("/"))
         message.opt.uri_query = query
@@ -181,7 +176,6 @@ class Upstream:
         return message
 
     async def request(self, code: Any, path: str, query: tuple[str, ...] = (), **parts: Any) -> Any:
-        """Return the response to a request."""
         waits = self.endpoint.tuning.MAX_TRANSMIT_WAIT
         return await self.endpoint.request(self.message(code, path, query, **parts), waits)
 
@@ -322,7 +316,6 @@ class Outbox:
         return False
 
     def _next(self) -> list[Outgoing]:
-        """Return the events that go together."""
         most = 1 if self._upstream.is_plain or self._singly else BATCH
         some: list[Outgoing] = []
         size = 0

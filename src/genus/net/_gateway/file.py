@@ -17,8 +17,8 @@ from genus.errors import BusError, GenusError, SpanError, did_you_mean
 from genus.filters import Subscription, TypesByName
 from genus.model import Event, is_type, name_of
 from genus.net._gateway.gateway import Gateway, GatewaySide
+from genus.net._gateway.outlet import MAX_BYTES, parse_size
 from genus.net._gateway.rules import RateLimit, parse_rate
-from genus.net._gateway.spool import MAX_BYTES, parse_size
 
 KEYS = ("name", "types", "side")
 SIDE_KEYS = (
@@ -54,7 +54,7 @@ class GatewayFile(msgspec.Struct, frozen=True):
 
     @contextmanager
     def open(self) -> Iterator[Gateway]:
-        """Open the buses of all sides and run the gateway, until the block ends; BusError if a bus cannot be opened."""
+        """Open the buses of all sides and run the gateway in a block; raise BusError if one cannot be opened."""
         with ExitStack() as stack:
             sides = []
             for settings in self.sides:

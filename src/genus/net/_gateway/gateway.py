@@ -16,15 +16,13 @@ from genus.bus.types import QoS, Timer
 from genus.errors import BusError, GenusError, Reasons
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._gateway.machine import Forward, GatewayMachine
-from genus.net._gateway.outlet import Outlet
+from genus.net._envelope import Arrival, Interest
+from genus.net._gateway.machine import Forward, GatewayMachine, GatewayStatus, SideStatus, metrics_of
+from genus.net._gateway.outlet import MAX_BYTES, Outlet, Spool, parse_size
 from genus.net._gateway.rules import RateLimit, Scope, SideRules, parse_rate
 from genus.net._gateway.sides import CanSegment, LocalLink, relay_link
-from genus.net._gateway.spool import MAX_BYTES, Spool, parse_size
-from genus.net._gateway.status import GatewayStatus, SideStatus, metrics_of
 from genus.net._link.presence import GATE
 from genus.net._metrics import Metric
-from genus.net._relay import Arrival, Interest
 
 log = logging.getLogger("genus.net")
 STEP_S = 0.2
@@ -87,7 +85,7 @@ class _Side:
         self.asked = 0
         self.believed: list[Interest] = []
         self.doubted_until: float | None = None
-        """Until when wants that are gone are believed, unless the connection is lost."""
+        """Until when interest that is gone is believed, unless the connection is lost."""
         self.relay = self.link.relay(lambda arrival: receive(number, arrival))
         self.ends: list[Callable[[], None]] = []
         self.shown: tuple[str, Callable[[], None]] | None = None
@@ -95,7 +93,6 @@ class _Side:
         """The uids of other gateways of the same name on this side."""
 
     def rules(self) -> SideRules:
-        """Return what the machine is to know of it."""
         given = self.given
         return SideRules(
             self.name,
@@ -144,7 +141,7 @@ class _Side:
 
 
 class Gateway:
-    """Carries events between two or more buses: what is wanted on one of them, from all others, each event once.
+    """Carry events between two or more buses: each gets what is wanted there from all others, each event once.
 
     A gateway works from when it is made until it is closed; use it in a `with` block. It does not close the buses.
 
@@ -262,13 +259,16 @@ class Gateway:
                     log.exception("a gateway failed in its regular work")
 
     def settle(self) -> None:
-        """Follow all changes of interest that are known by now, before this call returns."""
+        """Follow all changes of interest that are known by now.
+
+        A gateway does so by itself within some milliseconds; call this in tests.
+        """
         with self._is_stepping:
             self._dirty.update(side.number for side in self._sides)  # a link may know what it did not tell yet
             self._step()
 
     def close(self) -> None:
-        """Carry nothing more; what waits is sent, or stays in its spool. A second call does nothing."""
+        """Stop carrying events; send what waits, or leave it in its spool. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -344,7 +344,6 @@ class Gateway:
         self._wake.set()
 
     def _heard(self, side: int, text: str) -> None:
-        """Another gateway says that it works."""
         if (peer := self._peer(text)) is not None:
             with self._lock:
                 self._note_nodes(peer)
@@ -387,7 +386,7 @@ class Gateway:
     # -- regular work ------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Do what is due, unless that is being done; a gateway does this by itself."""
+        """Do what is due, unless another thread does; a gateway calls this by itself."""
         if self._is_stepping.acquire(blocking=False):
             try:
                 self._step()
@@ -470,21 +469,21 @@ class Gateway:
 
     @property
     def is_active(self) -> bool:
-        """Whether this gateway carries events; one that stands by does not."""
+        """Return whether this gateway carries events; a standby does not."""
         return self._machine.is_active
 
     @property
     def is_closed(self) -> bool:
-        """Whether it carries nothing more, as it was closed."""
+        """Return whether the gateway was closed."""
         return self._is_closed
 
     @property
     def sides(self) -> Mapping[str, GatewaySide]:
-        """The sides by name, those without one as `side 1` and so on."""
+        """Return the sides by name; those without one are `side 1` and so on."""
         return {side.name: side.given for side in self._sides}
 
     def status(self) -> GatewayStatus:
-        """Return how the gateway is now, with all counters."""
+        """Return the present state with all counters; call it as often as you like."""
         with self._lock:
             sides = tuple(self._side_status(side) for side in self._sides)
             machine, events = self._machine, Counter[str]()
@@ -516,7 +515,6 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
     nodes: dict[str, int] = {}
 
     def text(self) -> str:
-        """Return the token as text."""
         return json.dumps([self.name, self.uid, dict(sorted(self.nodes.items()))])
 
 

@@ -1,4 +1,8 @@
-"""`GatewayMachine`: which events a gateway carries where, without I/O.
+"""What a gateway carries where, and what it has done.
+
+What a gateway has done, per side: counters, a picture of them, and metrics for Prometheus.
+
+`GatewayMachine`: which events a gateway carries where, without I/O.
 
 Its inputs are what the sides want, events that arrive, tokens of other gateways, and time; its outputs are what to ask
 for on each side, and events to forward. `interest` has the way of interest. An event crosses once: it is recognised by
@@ -10,20 +14,120 @@ was not seen to cross.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 
 import msgspec
 from msgspec.structs import replace
 
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._envelope import MAX_HOPS, Origin
-from genus.net._gateway.interest import HOLD_S, AnyOf, InterestTable, Route, declared, merged
-from genus.net._gateway.rules import Limiter, SideRules
+from genus.net._envelope import MAX_HOPS, Arrival, Interest, Origin
+from genus.net._gateway.rules import HOLD_S, AnyOf, InterestTable, Limiter, Route, SideRules, declared, merged
 from genus.net._gateway.standby import HELD_S, SETTLE_S, Election, StandbyBuffer, node_of, renumbered
-from genus.net._gateway.status import SideCounters
-from genus.net._link.dedup import SeenEvents, line_of
-from genus.net._relay import Arrival, Interest
+from genus.net._link.numbers import SeenEvents, line_of
+from genus.net._metrics import Metric
+
+
+@dataclass(slots=True)
+class SideCounters:
+    """State: counters of one side.
+
+    The first four are about events that came from the side, the others about events for it: `wanted` is the sum of
+    `crossed`, `lost`, `limited`, and those that wait in the spool or for a rate limit.
+    """
+
+    heard: int = 0
+    """Events that came from this side."""
+    unwanted: int = 0
+    """Of these, events that no other side wants."""
+    duplicates: int = 0
+    """Of these, events that had come before, over this side or another one."""
+    out_of_scope: int = 0
+    """Of these, events that another side wants, but that may not leave this side or enter that one."""
+    wanted: int = 0
+    """Events of other sides that this side wants."""
+    crossed: int = 0
+    """Of these, events that were sent to this side."""
+    lost: int = 0
+    """Of these, events that could not be sent, or that a full spool dropped."""
+    spooled: int = 0
+    """Of these, events that were written to the spool, as this side was not connected."""
+    limited: int = 0
+    """Of these, events that a rate limit dropped."""
+
+    def as_dict(self) -> dict[str, int]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+class SideStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The counters and the state of a side of a gateway.
+
+    `asked` is how many subscriptions the side has, and `refused` how many of these ask only for what the scopes of the
+    sides keep back. The counters are those of `SideCounters`.
+    """
+
+    name: str
+    is_connected: bool
+    asked: int
+    refused: int
+    waiting: int
+    heard: int
+    unwanted: int
+    duplicates: int
+    out_of_scope: int
+    wanted: int
+    crossed: int
+    lost: int
+    spooled: int
+    limited: int
+
+
+class GatewayStatus(msgspec.Struct, frozen=True):
+    """The state of a gateway: whether it is the active one of its name, what it keeps as a standby, and its sides.
+
+    `unconfirmed` counts events that a standby no longer keeps, though it did not see them cross. `events` counts the
+    events that came, by type: each once, however many sides it came from or crossed to.
+    """
+
+    is_active: bool
+    held: int
+    unconfirmed: int
+    sides: tuple[SideStatus, ...]
+    events: Mapping[str, int] = {}
+
+
+_GAUGES = {
+    "is_connected": "Whether the side is connected",
+    "asked": "Subscriptions of the side",
+    "refused": "Subscriptions of the side that scopes keep back",
+    "waiting": "Events that wait for the side, in the queue and in the spool",
+}
+_COUNTERS = {
+    "heard": "Events that came from the side",
+    "unwanted": "Events of the side that no other one wants",
+    "duplicates": "Events of the side that had come before",
+    "out_of_scope": "Events of the side that scopes keep back",
+    "wanted": "Events that the side wants",
+    "crossed": "Events sent to the side",
+    "lost": "Events that could not be sent to the side",
+    "spooled": "Events written to the spool of the side",
+    "limited": "Events that a rate limit kept from the side",
+}
+
+
+def metrics_of(status: GatewayStatus) -> Iterator[Metric]:
+    """Yield the counters of a gateway as metrics, by side."""
+    yield Metric("gateway_active", "Whether it carries events", "gauge", {"": float(status.is_active)})
+    yield Metric("gateway_held", "Events that a standby keeps", "gauge", {"": status.held})
+    yield Metric("gateway_unconfirmed_total", "Events not seen to cross in time", "counter", {"": status.unconfirmed})
+    for name, text in _GAUGES.items():
+        values = {side.name: float(getattr(side, name)) for side in status.sides}
+        yield Metric(f"gateway_{name.removeprefix('is_')}", text, "gauge", values, "side")
+    for name, text in _COUNTERS.items():
+        values = {side.name: float(getattr(side, name)) for side in status.sides}
+        yield Metric(f"gateway_{name}_total", text, "counter", values, "side")
+
 
 MAX_KEPT = 10_000
 """Kept events that are remembered for sides that come to want them later."""
@@ -92,7 +196,6 @@ class GatewayMachine:
         return self._follow(self._interest.replace(side, interests, now), now)
 
     def _follow(self, changed: set[int], now: float) -> list[Forward]:
-        """The routes from some sides have changed."""
         for side in changed:
             self._tables[side].clear()
         self._changed |= changed if self._is_active else set(range(len(self.sides))) if changed else set()
@@ -133,7 +236,6 @@ class GatewayMachine:
         return interests
 
     def routes(self, side: int) -> list[Route]:
-        """Return the ways that events of a side take."""
         return list(self._interest.routes[side])
 
     def waiting(self, side: int) -> int:
@@ -147,7 +249,6 @@ class GatewayMachine:
     # -- events ------------------------------------------------------------------------------------------------------
 
     def arrived(self, side: int, arrival: Arrival, now: float) -> list[Forward]:
-        """An event came from a side."""
         counts = self.counts[side]
         counts.heard += 1
         owner = self._owner(arrival.origin.uid)
@@ -339,7 +440,6 @@ class GatewayMachine:
         return found
 
     def tick(self, now: float) -> list[Forward]:
-        """Time has passed."""
         found = self._follow(self._interest.release(now), now)
         self._standby.drop_old(now)
         found += self._elect(now)

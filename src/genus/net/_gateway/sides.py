@@ -22,12 +22,11 @@ from genus.filters import Subscription
 from genus.filters.internal import rebuild
 from genus.filters.types import AllOf
 from genus.model import Event
-from genus.net._envelope import NUMBERS, Origin, new_uid
-from genus.net._gateway.interest import AnyOf, merged
+from genus.net._envelope import NUMBERS, Arrival, Interest, Origin, Relay, RelayLink, new_uid
+from genus.net._gateway.rules import AnyOf, merged
 from genus.net._gateway.standby import PREFIX_BYTES
-from genus.net._link.dedup import SeenEvents, line_of
-from genus.net._link.kept import kept_value
-from genus.net._relay import Arrival, Interest, Relay, RelayLink
+from genus.net._link.numbers import SeenEvents, line_of
+from genus.net._link.relays import kept_value
 
 NUMBERS_PER_S = 4096
 """Numbers count from a start that grows so fast with time: those after a restart are higher than those before it."""
@@ -45,14 +44,14 @@ class LocalRelay:
         self._changed = changed
 
     def set_interest(self, interests: Iterable[Interest]) -> None:
-        """Receive what these wants match; replaces those before."""
+        """Receive what these interests match; replaces those before."""
         self.interests = tuple(interests)
         self.subscriptions = tuple(dict.fromkeys(interest.subscription for interest in self.interests))
         self.matches = AnyOf(self.subscriptions)
         self._changed()
 
     def close(self) -> None:
-        """Want nothing more."""
+        """Stop receiving."""
         self.set_interest(())
 
 
@@ -122,7 +121,7 @@ class LocalNetwork:
                 other.tell_interest()
 
     def interests(self, link: "LocalLink") -> list[Interest]:
-        """Return the subscriptions of the bus, except the one of this network, and the wants of other gateways."""
+        """Return the subscriptions of the bus, except the one of this network, and the interest of other gateways."""
         found = Counter(self.bus.subscriptions())
         if self._listener is not None:
             found[self._listener.subscription] -= 1
@@ -233,7 +232,7 @@ class LocalLink(RelayLink):
         network.links = (*network.links, self)
 
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
-        """Call a function once with each event that the wants of the relay match."""
+        """Call a function once with each event that the relay asks for."""
         made = LocalRelay(receive, lambda: self._network.interest_changed(self))
         self.relays = (*self.relays, made)
         return made
@@ -243,11 +242,11 @@ class LocalLink(RelayLink):
         self._network.forward(arrival, self)
 
     def interests(self) -> list[Interest]:
-        """Return the subscriptions of the bus, and the wants of other gateways on it."""
+        """Return the subscriptions of the bus, and the interest of other gateways on it."""
         return self._network.interests(self)
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when `wants()` has changed; returns a function to end it."""
+        """Call a function when `interests()` has changed; returns a function to end it."""
         self._on_interest.append(changed)
         end = self._network.bus.on_subscriptions(changed)
 
@@ -259,12 +258,10 @@ class LocalLink(RelayLink):
         return end_both
 
     def tell_interest(self) -> None:
-        """The wants of another gateway have changed."""
         for changed in list(self._on_interest):
             changed()
 
     def show(self, what: str, text: str) -> Callable[[], None]:
-        """Show a token to the other gateways on this bus."""
         uid = self.uid.hex()
         self._network.tell_token(what, uid, text, True)
         return lambda: self._network.tell_token(what, uid, text, False)
@@ -281,7 +278,7 @@ class LocalLink(RelayLink):
 
 
 class CanSegment(RelayLink):
-    """State: a CAN bus as a network: the origin of its events is their node. Only wants of this process are known."""
+    """State: a CAN bus as a network: the origin of events is their node; only interest of this process is known."""
 
     def __init__(self, bus: Bus, link: Link, prefix: bytes) -> None:
         self.uid = new_uid()
@@ -298,7 +295,7 @@ class CanSegment(RelayLink):
         self._untap: Callable[[], None] | None = None
 
     def relay(self, receive: Callable[[Arrival], None]) -> Relay:
-        """Call a function once with each event that the wants of the relay match; there is one relay."""
+        """Call a function once with each event that the interest of the relay match; there is one relay."""
         self._relay = LocalRelay(receive, self._relay_changed)
         return self._relay
 
@@ -336,16 +333,14 @@ class CanSegment(RelayLink):
         self._bus.receive(arrival.event)
 
     def interests(self) -> list[Interest]:
-        """Return the subscriptions of this process."""
         return [Interest(self.uid.hex(), self.uid.hex(), one) for one in dict.fromkeys(self._bus.subscriptions())]
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function when `wants()` has changed; returns a function to end it."""
+        """Call a function when `interests()` has changed; returns a function to end it."""
         return self._bus.on_subscriptions(changed)
 
     @property
     def node_number(self) -> int | None:
-        """The number of this gateway's node."""
         return self._link.node_number
 
 
@@ -371,7 +366,7 @@ def relay_link(bus: Bus, place: str) -> RelayLink:
         prefix = blake2b(place.encode(), digest_size=PREFIX_BYTES).digest()
         return CanSegment(bus, link, prefix)
     if link is not None:
-        raise BusError(f"{type(link).__name__} is no link that gateways can use")
+        raise BusError(f"{type(link).__name__} is not a link that gateways can use")
     with _LOCAL_LOCK:
         network = _LOCAL.get(id(bus))
         if network is None:

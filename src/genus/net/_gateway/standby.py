@@ -19,9 +19,8 @@ from math import inf
 from msgspec.structs import replace
 
 from genus.model import Event, name_of
-from genus.net._envelope import NUMBERS, Origin
-from genus.net._link.dedup import line_of
-from genus.net._relay import Arrival
+from genus.net._envelope import NUMBERS, Arrival, Origin
+from genus.net._link.numbers import line_of
 
 MAX_HELD = 10_000
 HELD_S = 30.0
@@ -164,7 +163,6 @@ class StandbyBuffer:
 
 
 def renumbered(arrival: Arrival, uid: bytes, offset: int) -> Arrival:
-    """The same event as another gateway has counted it."""
     origin = arrival.origin
     return replace(arrival, origin=Origin(uid, (origin.number + offset) % NUMBERS, origin.hops))
 

@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Final
 
 from genus.errors import Reasons
-from genus.net._ipc.frames import (
+from genus.net._ipc.outbox import Outbox
+from genus.net._ipc.peer import (
     DECLARE,
     DONE,
     HELLO,
@@ -18,6 +19,7 @@ from genus.net._ipc.frames import (
     KEY,
     KINDS,
     LOST,
+    MAX_SHOWN,
     PACKET,
     STATE,
     SUBSCRIBE,
@@ -26,15 +28,14 @@ from genus.net._ipc.frames import (
     VERSION,
     FramingLost,
     Hello,
+    Peer,
     State,
     Subscribe,
+    TokenBoard,
     decode_body,
     encode_frame,
 )
-from genus.net._ipc.mailbox import DeliveringMailbox, Item, NumberedKey
-from genus.net._ipc.outbox import Outbox
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.state import MAX_SHOWN, TokenBoard
+from genus.net._ipc.queues import DeliveringMailbox, Item, NumberedKey
 from genus.targets.topics import ZENOH
 
 MAILBOX_FULL: Final = "the mailbox of a receiver is full"

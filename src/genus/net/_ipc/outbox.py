@@ -12,10 +12,8 @@ from typing import Final
 
 from genus.bus.types import Overflow
 from genus.errors import BusError, EventError, QueueFull
-from genus.net._ipc.frames import HEAD, KEPT, MAX_ENVELOPE, MAX_PAYLOAD, MAX_TEXT, PACKET
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.queue import Batch, Losses
-from genus.net._ipc.state import Shown
+from genus.net._ipc.peer import HEAD, KEPT, MAX_ENVELOPE, MAX_PAYLOAD, MAX_TEXT, PACKET, Peer, Shown
+from genus.net._ipc.queues import Batch, Losses
 from genus.net._transport import QUEUE, ROOT, Sending
 from genus.targets.topics import ZENOH
 
@@ -69,9 +67,8 @@ class Outbox:
     # -- packets -------------------------------------------------------------------------------------------------------
 
     def number(self, key: str) -> int:
-        """Return the number of a key."""
         if not ZENOH.is_key(key) or len(key) > MAX_TEXT:
-            raise BusError(f"{key[:200]!r} is no key of an ipc: bus")
+            raise BusError(f"{key[:200]!r} is not a key of an ipc: bus")
         with self.lock:
             if key not in self._numbers:
                 self._numbers[key] = len(self._keys)
@@ -79,7 +76,6 @@ class Outbox:
             return self._numbers[key]
 
     def key(self, number: int) -> str | None:
-        """Return the key that has a number."""
         return self._keys[number] if 0 <= number < len(self._keys) else None
 
     def audience(self, key: str) -> tuple[Peer, ...]:

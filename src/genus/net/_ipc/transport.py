@@ -24,15 +24,12 @@ from functools import partial
 from typing import Final
 
 from genus.errors import BusError
-from genus.net._ipc.connections import Connections
-from genus.net._ipc.folder import IpcFolder
-from genus.net._ipc.frames import MAX_PAYLOAD, MAX_TEXT
+from genus.net._addresses import IpcOptions
+from genus.net._ipc.connections import Connections, IpcFolder
 from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.mailbox import DeliveringMailbox
-from genus.net._ipc.options import IpcOptions
 from genus.net._ipc.outbox import CLOSED, Outbox, PacketSender
-from genus.net._ipc.peer import Peer
-from genus.net._ipc.state import TokenBoard
+from genus.net._ipc.peer import MAX_PAYLOAD, MAX_TEXT, Peer, TokenBoard
+from genus.net._ipc.queues import DeliveringMailbox
 from genus.net._transport import Abilities, Receiver, Sending
 from genus.targets.topics import ZENOH, Dialect
 
@@ -61,12 +58,10 @@ class IpcTransport:
 
     @property
     def name(self) -> str:
-        """The name of this process's socket, which no other has."""
         return self._folder.own
 
     @property
     def dialect(self) -> Dialect:
-        """zenoh's."""
         return ZENOH
 
     @property
@@ -244,7 +239,7 @@ class IpcTransport:
 
 def _check(is_valid: bool, text: str, what: str) -> None:
     if not is_valid or len(text) > MAX_TEXT:
-        raise BusError(f"{text[:200]!r} is no {what} of an ipc: bus")
+        raise BusError(f"{text[:200]!r} is not a {what} of an ipc: bus")
 
 
 def _abandon_all() -> None:

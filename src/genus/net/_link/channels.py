@@ -12,7 +12,7 @@ from genus.bus.types import Keep, ProblemHandler, QoS
 from genus.errors import BusError
 from genus.model import Event, name_of, nanoseconds
 from genus.net._envelope import SOFT_TIMES
-from genus.net._link.control import Ping, Pong, control_key, decode_message, encode_message, is_uid, send_once
+from genus.net._link.messages import Ping, Pong, control_key, decode_message, encode_message, is_uid, send_once
 from genus.net._link.outgoing import Outgoing
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Abilities, Sending, Transport
 
@@ -42,7 +42,6 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def sending_of(qos: QoS, reliable: bool, keep: Keep | None) -> Sending:
-    """Return how the packets of a channel are sent."""
     if isinstance(qos, Soft):
         deadline_us = nanoseconds(qos.deadline) // 1000
         expires_s = nanoseconds(qos.expires) / 1e9 if qos.expires is not None else None
@@ -109,7 +108,6 @@ class RoundTrips:
         self._answers: list[tuple[int, Pong]] = []
 
     def on_ping(self, payload: bytes) -> None:
-        """Answer a question for the time."""
         ping = decode_message(Ping, payload)
         if ping is None or not is_uid(ping.asker) or ping.asker == self._uid:
             return

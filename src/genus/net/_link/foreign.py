@@ -15,10 +15,9 @@ import msgspec
 from genus.errors import BusError, EventError
 from genus.model import Event
 from genus.net._cloudevents import CloudEventReader
-from genus.net._envelope import NUMBERS, Origin
+from genus.net._envelope import NUMBERS, Arrival, Origin
 from genus.net._link.incoming import Counts
 from genus.net._link.outgoing import Batch
-from genus.net._relay import Arrival
 from genus.net._transport import EchoingTransport, Sender, Sending, Transport
 from genus.records import ForeignTopics, Message
 from genus.records import Mapping as RecordMapping
@@ -76,7 +75,6 @@ class ForeignSource:
         return False
 
     def write(self, event: Event) -> Message | Rejected:
-        """Return the message of an event."""
         return Rejected("this system is only read")
 
     def send(self, event: Event, put: Callable[[Message], None]) -> None:
@@ -114,15 +112,12 @@ class MappedTopics(ForeignSource):
         return not self._topics.refusal(cls)
 
     def write(self, event: Event) -> Message | Rejected:
-        """Return the message of an event by the mapping."""
         return self._topics.write(event)
 
     def read(self, key: str, payload: bytes) -> Iterable[Found]:
-        """Read the events of a message by the mapping."""
         return [each if isinstance(each, Rejected) else ForeignEvent(each) for each in self._topics.read(key, payload)]
 
     def unread(self) -> Mapping[str, int]:
-        """Return the number of values that no attribute takes."""
         return self._topics.unread
 
 
@@ -132,7 +127,7 @@ class CloudTopics(ForeignSource):
     def __init__(self, patterns: Sequence[str], dialect: Dialect) -> None:
         for pattern in patterns:
             if not dialect.is_pattern(pattern):
-                raise BusError(f"cloudevents={pattern} is no pattern of {dialect.name}")
+                raise BusError(f"cloudevents={pattern} is not a pattern of {dialect.name}")
         self.patterns = patterns
         self._reader = CloudEventReader()
 
@@ -190,7 +185,6 @@ class ForeignMessages:
         return total
 
     def close(self) -> None:
-        """Leave the networks of other systems."""
         for source in self._sources:
             source.close()
 

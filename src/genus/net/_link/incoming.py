@@ -17,12 +17,19 @@ from genus.catalog.internal import is_stand_in, known_above
 from genus.errors import DeclarationError, EventError, Reasons
 from genus.model import Event, is_event_type, is_generated, name_of
 from genus.model.internal import declared_types, family_of
-from genus.net._envelope import ATTRIBUTES, ENVELOPE, MAX_HOPS, NUMBERS, SOFT_TIMES, Origin, split_attributes
-from genus.net._link.control import LAST, QUEUE, ROOT
+from genus.net._envelope import ATTRIBUTES, ENVELOPE, MAX_HOPS, NUMBERS, SOFT_TIMES, Arrival, Origin, split_attributes
+from genus.net._link.messages import (
+    FIRST_OF_ARRAY,
+    LAST,
+    QUEUE,
+    ROOT,
+    PayloadReader,
+    encode_payload,
+    is_batch,
+    split_batch,
+)
 from genus.net._link.numbers import Numbers, Verdict
-from genus.net._link.payload import FIRST_OF_ARRAY, PayloadReader, encode_payload, is_batch, split_batch
 from genus.net._link.types import DIGEST_BYTES, StatedTypes
-from genus.net._relay import Arrival
 from genus.records.internal import Rejections
 from genus.targets.topics import Dialect, EventKeys, ParsedKey, parse_key
 
@@ -66,7 +73,7 @@ class Reception(Protocol):
 
     @property
     def turn(self) -> int:
-        """The number of subscriptions that were made so far."""
+        """Return the number of subscriptions that were made so far."""
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
         """Return whether a key was not subscribed to for a time since a turn."""
@@ -75,7 +82,7 @@ class Reception(Protocol):
         """Return the function that delivers events of a class on the bus."""
 
     def count_subscriptions(self, cls: type[Event]) -> int:
-        """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
+        """Return how many subscriptions accept events of a class."""
 
     def hold(self, key: str, read: Callable[["IncomingKey | str"], None], size: int) -> bool:
         """Call a function later, when more was stated about types, or after a short time; whether that is done."""
@@ -353,7 +360,6 @@ class IncomingKey:
         return self._reception.has_been_interrupted(self.key, numbers.turn)
 
     def start(self, sender: bytes, number: int, mark: int | None = None, *, is_accounted: bool = False) -> Numbers:
-        """Know the numbers of a participant from one on."""
         if len(self.numbers) >= MAX_PARTICIPANTS:  # rather an invented one than one that beats
             unknown = (uid for uid, each in self.numbers.items() if not each.is_accounted)
             del self.numbers[next(unknown, next(iter(self.numbers)))]
@@ -373,7 +379,6 @@ class IncomingKey:
 
 
 def _read_again(envelope: bytes, payload: bytes, known: "IncomingKey | str") -> None:
-    """Read a packet that was held."""
     if not isinstance(known, str):
         known.read(envelope, payload)
 
@@ -516,12 +521,10 @@ class IncomingKeys:
         return f"{self._realm}/{line}", self._dialect.unescape(kept)
 
     def forget(self, key: str) -> None:
-        """Forget what arrived under a key."""
         self._keys.pop(key, None)
         self._former.pop(key, None)
 
     def forget_below(self, root: str) -> None:
-        """Forget what arrived under keys that begin so."""
         for key in [each.key for each in self if each.key.startswith(f"{root}/")]:
             self.forget(key)
 

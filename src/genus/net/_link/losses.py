@@ -14,11 +14,11 @@ from typing import Any, Protocol
 
 from genus.bus.types import ProblemHandler
 from genus.errors import Reasons
-from genus.net._link.control import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.foreign import ForeignLoss
-from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import IncomingKey, IncomingKeys, SoftTimes
+from genus.net._link.messages import Beat, Loss, control_key, decode_message, encode_message, send_once
 from genus.net._link.outgoing import OutgoingKeys
+from genus.net._link.unread import HeldPackets
 from genus.net._problems import EventsLate, EventsLost, EventsUnread
 from genus.net._transport import Transport
 
@@ -82,7 +82,7 @@ class LateEvents:
 
 
 class ProblemOwner(Protocol):
-    """Who is to be told of troubles: the subscriptions and channels of a link."""
+    """Who is to be told of problems: the subscriptions and channels of a link."""
 
     uid: bytes
     now: Callable[[], float]
@@ -93,16 +93,16 @@ class ProblemOwner(Protocol):
 
     @property
     def turn(self) -> int:
-        """The number of subscriptions that were made so far."""
+        """Return the number of subscriptions that were made so far."""
 
     def subscribed_since(self, key: str) -> float | None:
         """When this participant first subscribed to a key; None if it does not."""
 
     def listeners_of(self, key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the subscriptions to a key."""
+        """Return the problem handlers of the subscriptions to a key."""
 
     def publishers_of(self, *types: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the channels of some types."""
+        """Return the problem handlers of the channels of some types."""
 
 
 class Losses:
@@ -182,8 +182,8 @@ class Losses:
 
     def _lose(self, key: str, sender: bytes, count: int) -> None:
         self._count("lost", count)
-        trouble = EventsLost(self._incoming.type_in(key), count, sender.hex(), self._hex, "they did not arrive")
-        self._problems.add(trouble, self._owner.listeners_of(key))
+        problem = EventsLost(self._incoming.type_in(key), count, sender.hex(), self._hex, "they did not arrive")
+        self._problems.add(problem, self._owner.listeners_of(key))
         self._send("lost", sender.hex(), Loss(self._hex, key, count))
 
     def lose_foreign(self, loss: ForeignLoss, handlers: list[ProblemHandler]) -> None:
@@ -202,8 +202,8 @@ class Losses:
     def report_lateness(self) -> None:
         """Tell both ends of what came after its deadline."""
         for (key, sender), (count, worst, expired) in self._late.take().items():
-            trouble = EventsLate(self._incoming.type_in(key), count, worst, expired, sender.hex(), self._hex)
-            self._problems.add(trouble, self._owner.listeners_of(key))
+            problem = EventsLate(self._incoming.type_in(key), count, worst, expired, sender.hex(), self._hex)
+            self._problems.add(problem, self._owner.listeners_of(key))
             self._send("late", sender.hex(), Loss(self._hex, key, count, worst, expired))
 
     # -- at the sender -----------------------------------------------------------------------------------------------
@@ -257,8 +257,8 @@ class Losses:
         self._count("lost by receivers", loss.count)
         if untold := self._untold(loss.key, loss.count, -1):
             type_ = self._incoming.type_in(loss.key)
-            trouble = EventsLost(type_, untold, self._hex, loss.receiver[:16], "they did not arrive")
-            self._problems.add(trouble, self._owner.publishers_of(type_))
+            problem = EventsLost(type_, untold, self._hex, loss.receiver[:16], "they did not arrive")
+            self._problems.add(problem, self._owner.publishers_of(type_))
 
     def _untold(self, key: str, count: int, sign: int) -> int:
         """How many packets were not told to publishers yet: a drop of the transport (1) is reported by receivers (-1),
@@ -277,8 +277,8 @@ class Losses:
         if loss is not None:
             self._count("late at receivers", loss.count)
             type_ = self._incoming.type_in(loss.key)
-            trouble = EventsLate(type_, loss.count, loss.worst_us, loss.expired, self._hex, loss.receiver[:16])
-            self._problems.add(trouble, self._owner.publishers_of(type_))
+            problem = EventsLate(type_, loss.count, loss.worst_us, loss.expired, self._hex, loss.receiver[:16])
+            self._problems.add(problem, self._owner.publishers_of(type_))
 
     def _read_report(self, payload: bytes) -> Loss | None:
         loss: Loss | None = decode_message(Loss, payload)
@@ -300,7 +300,7 @@ class Losses:
     # -- both --------------------------------------------------------------------------------------------------------
 
     def tell(self) -> None:
-        """Call the trouble handlers, also with what could not be read."""
+        """Call the problem handlers, also with what could not be read."""
         for key, reason, count in self._incoming.counts.take_untold():
             unread = EventsUnread(self._incoming.type_in(key), count, reason)
             self._problems.add(unread, self._owner.listeners_of(key))
@@ -328,37 +328,36 @@ class Losses:
 
 
 class ProblemQueue:
-    """State: troubles that are still to be told. They are told by the link's own thread, never under a lock.
+    """State: problems that are still to be told. They are told by the link's own thread, never under a lock.
 
-    The log has each reason once for each type: those of events that cannot be read, and of troubles without a handler.
+    The log has each reason once for each type: those of events that cannot be read, and of problems without a handler.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[DeliveryProblem, list[ProblemHandler]]] = deque(maxlen=MAX_WAITING)
         self._logged = Reasons()
 
-    def add(self, trouble: DeliveryProblem, handlers: Iterable[ProblemHandler]) -> None:
-        """Tell handlers of a trouble, or the log if there are none."""
-        self._waiting.append((trouble, list(handlers)))
+    def add(self, problem: DeliveryProblem, handlers: Iterable[ProblemHandler]) -> None:
+        """Tell handlers of a problem, or the log if there are none."""
+        self._waiting.append((problem, list(handlers)))
 
     def tell(self) -> None:
-        """Call the handlers."""
         while self._waiting:
-            trouble, handlers = self._waiting.popleft()
+            problem, handlers = self._waiting.popleft()
             for handler in handlers:
-                self._call(handler, trouble)
-            if isinstance(trouble, EventsUnread) or not handlers:
-                self._log_once(trouble)
+                self._call(handler, problem)
+            if isinstance(problem, EventsUnread) or not handlers:
+                self._log_once(problem)
 
-    def _call(self, handler: ProblemHandler, trouble: DeliveryProblem) -> None:
+    def _call(self, handler: ProblemHandler, problem: DeliveryProblem) -> None:
         try:
-            handler(trouble)
+            handler(problem)
         except Exception:
-            log.exception("a trouble handler failed on %r", trouble)
+            log.exception("a problem handler failed on %r", problem)
 
-    def _log_once(self, trouble: DeliveryProblem) -> None:
-        reason = "late" if isinstance(trouble, EventsLate) else trouble.reason
-        if isinstance(trouble, EventsLost):
+    def _log_once(self, problem: DeliveryProblem) -> None:
+        reason = "late" if isinstance(problem, EventsLate) else problem.reason
+        if isinstance(problem, EventsLost):
             reason = reason.partition(":")[0]  # what the other side says may be anything
-        if self._logged.add(f"{trouble.type}: {_NUMBER.sub('', reason)}"):
-            log.warning("%s; further ones are counted only", trouble)
+        if self._logged.add(f"{problem.type}: {_NUMBER.sub('', reason)}"):
+            log.warning("%s; further ones are counted only", problem)

@@ -2,7 +2,7 @@
 
 It numbers what is sent, delivers each event once, notices what is missing and tells both ends, shows what is wanted,
 and keeps the contract of channels. The transport carries bytes. Work that takes time of its own (beats, settling of
-losses, troubles) is done by one thread, every 0.1 s.
+losses, problems) is done by one thread, every 0.1 s.
 """
 
 import threading
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakSet
 
 import msgspec
@@ -21,7 +21,7 @@ from genus.bus.types import Delivery, Keep, ProblemHandler, QoS
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, subtypes
-from genus.net._envelope import MAX_HOPS, Origin, new_uid
+from genus.net._envelope import MAX_HOPS, Arrival, Interest, Origin, RelayLink, new_uid
 from genus.net._link.channels import (
     Measured,
     NetPublisher,
@@ -31,21 +31,27 @@ from genus.net._link.channels import (
     monotonic_utc_us,
     sending_of,
 )
-from genus.net._link.control import LAST, NEW, control_key, send_once
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
-from genus.net._link.held import HeldPackets
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception
-from genus.net._link.interest import InterestText, LocalInterest, RemoteInterest, asks_for_kind
-from genus.net._link.kept import KeptEvents
 from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
+from genus.net._link.messages import LAST, NEW, control_key, send_once
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import ActiveSubscription, ActiveSubscriptions, Patterns
-from genus.net._link.presence import GATE, AnnouncedChannel, Participant, Presence
+from genus.net._link.presence import (
+    GATE,
+    AnnouncedChannel,
+    InterestText,
+    LocalInterest,
+    Participant,
+    Presence,
+    RemoteInterest,
+    asks_for_kind,
+)
 from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
-from genus.net._link.relays import NetRelay, RecentPackets
+from genus.net._link.relays import KeptEvents, NetRelay, RecentPackets
 from genus.net._link.types import Conflict, StatedTypes
+from genus.net._link.unread import HeldPackets
 from genus.net._problems import OnceLogger
-from genus.net._relay import Arrival, Interest, RelayLink
 from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
@@ -59,8 +65,24 @@ _OF_PACKETS = {name: f"packets {name}" for name in ("sent", "received", "acknowl
 """How counters of a transport are shown beside those of events."""
 
 
-def _grant(what: object = None) -> None:
-    """Allow anything: an address without grants."""
+class Permissions(Protocol):
+    """What a participant may do; each method raises BusError with the reason if it may not."""
+
+    def check_publish(self, cls: type) -> None: ...
+
+    def check_subscribe(self, subscription: Subscription) -> None: ...
+
+    def check_gateway(self) -> None: ...
+
+
+class Unlimited:
+    """The permissions of an address without grants."""
+
+    def check_publish(self, cls: type) -> None: ...
+
+    def check_subscribe(self, subscription: Subscription) -> None: ...
+
+    def check_gateway(self) -> None: ...
 
 
 class NetLink(Link, RelayLink):
@@ -77,9 +99,7 @@ class NetLink(Link, RelayLink):
         *,
         medium: str,
         reliable: bool = False,
-        may_publish: Callable[[type], None] | None = None,
-        may_subscribe: Callable[[Subscription], None] | None = None,
-        may_be_gateway: Callable[[], None] | None = None,
+        permit: Permissions | None = None,
         foreign: Sequence[ForeignSource] = (),
         encode_cloud: EncodeCloud | None = None,
         now: Callable[[], float] = time.monotonic,
@@ -87,21 +107,17 @@ class NetLink(Link, RelayLink):
     ) -> None:
         self.uid = new_uid()
         self.realm, self.medium, self.transport = realm, medium, transport
-        self.now = now
+        self.now, self._runs = now, runs
         self.time_us = monotonic_utc_us if now is time.monotonic else lambda: int(now() * 1e6)
-        self._is_connected = True
-        self._connected_at = now()
-        self._reliable = reliable
-        self._runs = runs
-        self._may_publish, self._may_subscribe = may_publish or _grant, may_subscribe or _grant
-        self._may_be_gateway = may_be_gateway or _grant
+        self._is_connected, self._connected_at = True, now()
+        self._reliable, self._encode_cloud = reliable, encode_cloud
+        self._permit: Permissions = permit or Unlimited()
         self._hex = self.uid.hex()
-        self._encode_cloud = encode_cloud
         self._deliver: Delivery | None = None
         self._incoming = IncomingKeys(self, transport.dialect, realm)
         counts = self._incoming.counts
         self._foreign = ForeignMessages(foreign, transport, realm, counts, self._deliver_foreign, self._lose_foreign)
-        self.stated = StatedTypes(transport, realm, self._incoming.counts.unread)
+        self.stated = StatedTypes(transport, realm, counts.unread)
         self._log = OnceLogger("genus.net")
         self.held = HeldPackets(now, self._log)
         self._new_root = control_key(realm, NEW) + "/"
@@ -109,7 +125,7 @@ class NetLink(Link, RelayLink):
         self._are_types_due = False
         self._to_do: list[Callable[[], None]] = []
         """What the thread that receives was asked to do and has not begun."""
-        self._presence = Presence(transport, realm, self._hex, self._incoming.counts.rejections)
+        self._presence = Presence(transport, realm, self._hex, counts.rejections)
         self._shared = SharedKeys(self, self._incoming)
         self._patterns = Patterns(transport, realm, now)
         self._kept = KeptEvents(self._patterns, self.uid)
@@ -140,7 +156,7 @@ class NetLink(Link, RelayLink):
     # -- a link of a bus ---------------------------------------------------------------------------------------------
 
     def open(self, deliver: Delivery) -> None:
-        """Join the network; BusError with the reason if it cannot be reached."""
+        """Join the network; raise BusError with the reason if it cannot be reached."""
         self._deliver = deliver
         self._types_seen.update(subtypes(Event))
         self.transport.open(self)
@@ -194,7 +210,7 @@ class NetLink(Link, RelayLink):
                     self.relay_own(event, number, None)
 
     def _open_send(self, cls: type[Event]) -> Outgoing | ForeignOutgoing:
-        self._may_publish(cls)
+        self._permit.check_publish(cls)
         source = self._foreign.writer_of(cls)
         if source is not None:
             self._sends[cls] = foreign = ForeignOutgoing(self.transport, source, self._reliable)
@@ -204,7 +220,7 @@ class NetLink(Link, RelayLink):
 
     def listen(self, subscription: Subscription, on_problem: ProblemHandler | None) -> Callable[[], None]:
         """Receive what a subscription matches, and show that it is wanted; returns a function that ends it."""
-        self._may_subscribe(subscription)
+        self._permit.check_subscribe(subscription)
         self._hear_new(subscription)
         active = ActiveSubscription(subscription, on_problem, self._compile(subscription))
         self._subscriptions.add(active)
@@ -239,8 +255,8 @@ class NetLink(Link, RelayLink):
         deliver: Callable[[Event], bool],
         on_problem: Callable[[], list[ProblemHandler]],
     ) -> Callable[[], None]:
-        """Call a function with this participant's share of what a subscription matches."""
-        self._may_subscribe(subscription)
+        """Call a function with this participant's share of what a subscription matches; return what ends it."""
+        self._permit.check_subscribe(subscription)
         can_share = isinstance(self.transport, SharingTransport) and self.transport.can_share
         end = (self._shared if can_share else self._groups).join(subscription, deliver, on_problem)
         self._local_interest.add(subscription)
@@ -264,7 +280,7 @@ class NetLink(Link, RelayLink):
 
         There is no caller to be told, and what is granted of it still arrives.
         """
-        self._is_granted(subscription, self._may_subscribe)
+        self._is_granted(subscription, self._permit.check_subscribe)
         return self._compile(subscription)
 
     def _is_granted(self, what: Any, check: Callable[[Any], None]) -> bool:
@@ -277,7 +293,7 @@ class NetLink(Link, RelayLink):
         return True
 
     def counters(self) -> Mapping[str, int]:
-        """Events sent, received, lost and so on; packets that were rejected, by reason; what the transport counts."""
+        """Return the numbers of events sent, received and lost, of packets rejected by reason, and of the transport."""
         counts = self._incoming.counts
         own = {
             "sent": self._outgoing.sent() if self._control else 0,
@@ -299,18 +315,18 @@ class NetLink(Link, RelayLink):
         return {name: count for name, count in own.items() if count} | carried
 
     def examples(self) -> Mapping[str, Any]:
-        """The last packet that was rejected for each reason, and the last value of each attribute that was not read."""
+        """Return the last packet rejected for each reason, and the last value of each attribute that was not read."""
         counts = self._incoming.counts
         unread = {f"not read: {label}": value for label, value in dict(counts.unread.examples).items()}
         return {**counts.rejections.examples, **unread}
 
     def stop_receiving(self) -> None:
-        """Leave what was not delivered to a network that keeps it."""
+        """Leave what was not delivered yet to a network that keeps it."""
         if isinstance(self.transport, WindowedTransport):
             self.transport.stop_handling()
 
     def close(self) -> None:
-        """Say goodbye and leave the network; a second call does nothing."""
+        """Leave the network; a second call does nothing."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -325,7 +341,7 @@ class NetLink(Link, RelayLink):
 
     @property
     def types(self) -> Mapping[str, Any]:
-        """The classes of the types that others have stated and this program has not declared, by name."""
+        """Return the classes, by name, of types that others have stated and this program has not declared."""
         return self.stated.classes.named()
 
     # -- channels ----------------------------------------------------------------------------------------------------
@@ -338,8 +354,8 @@ class NetLink(Link, RelayLink):
         carries: tuple[str, ...] = (),
         keep: Keep | None = None,
     ) -> NetPublisher:
-        """Prepare to publish a type with a quality of service; BusError says why the network cannot keep it."""
-        self._may_publish(cls)
+        """Prepare to publish a type with a quality of service; raise BusError if the network cannot keep it."""
+        self._permit.check_publish(cls)
         check_abilities(cls, qos, keep, self.medium, self.transport.abilities)
         if isinstance(qos, Soft) and (measured := self.measure()) is not None:
             check_measured(cls, qos, measured, self.medium)
@@ -400,7 +416,7 @@ class NetLink(Link, RelayLink):
         return self._losses.heard_ago(bytes.fromhex(uid)) if self._control else None
 
     def interests(self) -> list[Interest]:
-        """Return what others want, and the subscriptions of this link's own bus, but not what its own relays want."""
+        """Return what others and the own bus subscribe to; what the own gateways ask for is left out."""
         return [
             *self._remote_interest.all(),
             *(Interest(self._hex, self._hex, each) for each in self._local_interest.own()),
@@ -420,17 +436,17 @@ class NetLink(Link, RelayLink):
 
     @property
     def interest_delay_s(self) -> float:
-        """What others want is known soon after the connection was made; later, what they say takes a moment."""
+        """Return in how many seconds at most what others want is known: longer just after the connection was made."""
         return max(MOMENT_S, INTEREST_S - (self.now() - self._connected_at)) if self._is_connected else INTEREST_S
 
     def on_interest(self, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call a function, from any thread, when `wants()` has changed; returns a function to end it."""
+        """Call a function, from any thread, when `interests()` has changed; returns a function to end it."""
         self._on_interest.append(changed)
         return lambda: self._on_interest.remove(changed) if changed in self._on_interest else None
 
     @property
     def is_connected(self) -> bool:
-        """Whether the network is reached."""
+        """Return whether the network is reached now."""
         return self._is_connected
 
     def on_connected(self, changed: Callable[[bool], None]) -> Callable[[], None]:
@@ -486,7 +502,7 @@ class NetLink(Link, RelayLink):
     def forward(self, arrival: Arrival) -> None:
         """Send an event of another network to this one, and to the subscribers of this bus, with its origin."""
         event, origin, kept = arrival.event, arrival.origin, arrival.kept
-        if not self._is_granted(type(event), self._may_publish):
+        if not self._is_granted(type(event), self._permit.check_publish):
             return
         outgoing = self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None)
         key = outgoing.key_of(event, kept)
@@ -510,7 +526,7 @@ class NetLink(Link, RelayLink):
 
     def on_gateways(self, heard: Callable[[str], None]) -> Callable[[], None]:
         """Call a function with what other gateways tell; BusError if this participant may not be one."""
-        self._may_be_gateway()
+        self._permit.check_gateway()
         if self._key(GATE) not in self._control:
             self._control[self._key(GATE)] = self._hear_gateway
             self.transport.subscribe(self._key(GATE))
@@ -531,7 +547,7 @@ class NetLink(Link, RelayLink):
         self._losses.beat_for(self._recent.senders)
 
     def lose(self, arrival: Arrival) -> None:
-        """An event could not be forwarded: let the receivers on this network miss it."""
+        """Let the receivers on this network miss an event that could not be forwarded."""
         self.outgoing_for(type(arrival.event), keeps=arrival.kept is not None).skip(arrival.event, arrival.kept)
 
     def report_loss(self, arrival: Arrival) -> None:
@@ -618,7 +634,7 @@ class NetLink(Link, RelayLink):
                 self._losses.refuse_type(conflict.type, conflict.reason, [handler])
 
     def _concerned_by(self, types: Collection[str]) -> list[ProblemHandler]:
-        """Return the trouble handlers of subscriptions to one of some types, and of their channels."""
+        """Return the problem handlers of subscriptions to one of some types, and of their channels."""
         asked = self._subscriptions.handlers(lambda each: any(name_of(cls) in types for cls in each.subscription.types))
         return asked + self.publishers_of(*types)
 
@@ -640,7 +656,7 @@ class NetLink(Link, RelayLink):
         self._losses.lose_foreign(loss, handlers)
 
     def token(self, key: str, is_present: bool) -> None:
-        """A token of another participant appeared or is gone."""
+        """Take the news that a token of another participant appeared or is gone."""
         self._receiving_thread = threading.get_ident()
         try:
             self._read_token(key, is_present)
@@ -678,7 +694,7 @@ class NetLink(Link, RelayLink):
         return self._deliver.for_class(cls)
 
     def count_subscriptions(self, cls: type[Event]) -> int:
-        """How many subscriptions accept events of a class; of several with one name, that with the most is meant."""
+        """Return how many subscriptions accept events of a class."""
         return self._subscriptions.count(cls)
 
     def reception_of(self, key: str) -> Reception:
@@ -708,10 +724,10 @@ class NetLink(Link, RelayLink):
         if arrival is not None and self.relays:
             self.give_relays(Arrival(arrival.event, origin, arrival.kept, is_forgotten=True))
 
-    # -- who is told of troubles -------------------------------------------------------------------------------------
+    # -- who is told of problems -------------------------------------------------------------------------------------
 
     def subscribed_since(self, key: str) -> float | None:
-        """Since when this participant has subscribed to a key without a break; None if it does not."""
+        """Return since when this participant has subscribed to a key without a break; None if it does not."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
             return None if member is None else member.since
@@ -720,7 +736,7 @@ class NetLink(Link, RelayLink):
 
     @property
     def turn(self) -> int:
-        """The number of subscriptions that were made so far."""
+        """Return the number of subscriptions that were made so far."""
         return self._patterns.turn
 
     def has_been_interrupted(self, key: str, turn: int) -> bool:
@@ -729,7 +745,7 @@ class NetLink(Link, RelayLink):
         return since is None or since.turn > turn
 
     def listeners_of(self, key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the subscriptions to a key."""
+        """Return the problem handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
             return [] if member is None else member.handlers()
@@ -738,7 +754,7 @@ class NetLink(Link, RelayLink):
         return own + self._shared.listeners_of(event_key)
 
     def publishers_of(self, *types: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the channels of some types."""
+        """Return the problem handlers of the channels of some types."""
         publishers = [each for each in list(self._publishers) if name_of(each.type) in types]
         return [each.on_problem for each in publishers if each.on_problem is not None]
 
@@ -752,7 +768,7 @@ class NetLink(Link, RelayLink):
                 self._log.exception("the link of %s failed in its regular work", self.medium)
 
     def tick(self) -> None:
-        """Do what is due: beats, losses, lateness, new types, and troubles to tell."""
+        """Do what is due: beats, losses, lateness, new types, and reports of problems."""
         now = self.now()
         self.stated.state_waiting()
         if self.held.has_old:

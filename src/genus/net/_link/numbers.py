@@ -1,4 +1,6 @@
-"""Numbers of packets and events: what was seen before, and what is missing. Time is an input.
+"""Numbers of packets and events: what was seen before, and what is missing.
+
+Numbers of packets and events: what was seen before, and what is missing. Time is an input.
 
 Numbers count from 1 for each key, modulo 2^32. Those of one participant that were received are kept as runs of
 consecutive numbers: a number is new if it is in none of them, however far it is from the others. So a number that
@@ -7,17 +9,21 @@ somebody invents moves nothing, and costs the numbers around it nothing.
 What is missing is found by what the sender says, not by jumps of its numbers: a beat tells its newest number, and holds
 if the next beat begins with it. The numbers up to there that are in no run are a gap, which is a loss unless they come
 later (on another way, or sent again) before it has settled.
+
+Which events were seen, by the numbers that their origins gave them, for those who look for copies only.
 """
 
 import threading
 from bisect import bisect_right
-from collections import deque
+from collections import OrderedDict, deque
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 import msgspec
 
-from genus.net._envelope import NUMBERS
+from genus.model import name_of, tagged_attributes
+from genus.net._envelope import NUMBERS, Arrival
 
 MAX_RUNS: Final = 2048
 """Runs of one participant and key that are remembered; of more, the half that was touched the longest ago goes."""
@@ -281,12 +287,10 @@ class Numbers:
 
     @property
     def is_accounted(self) -> bool:
-        """Whether beats have shown where the numbers are."""
         return self._accounted is not None
 
     @property
     def has_missing(self) -> bool:
-        """Whether anything is missing."""
         return bool(self._gaps or self._overflow)
 
     def claim(self, before: int, newest: int, now: float) -> None:
@@ -384,3 +388,69 @@ def _start_of(gap: Gap) -> int:
 
 def _touched(run: Run) -> int:
     return run.touched
+
+
+MAX_WINDOWS = 65_536
+"""Origins and lines that are remembered; of more, those that were silent the longest are forgotten."""
+
+
+@lru_cache(4096)
+def _naming(cls: type) -> tuple[str, tuple[str, ...]]:
+    return name_of(cls), tuple(tagged_attributes(cls))
+
+
+def line_of(arrival: Arrival) -> str:
+    """What the numbers of an origin count: the events of a type, of one presence of its tagged attributes, and kept
+    under one value; as the keys of networks do."""
+    event = arrival.event
+    name, tagged = _naming(type(event))
+    if tagged:
+        name = f"{name}/{''.join('0' if getattr(event, each) is None else '1' for each in tagged)}"
+    return name if arrival.kept is None else f"{name}={arrival.kept}"
+
+
+class OriginNumbers(Numbers):
+    """State: the numbers of the events of one origin that were seen.
+
+    >>> seen = OriginNumbers(1)
+    >>> [seen.is_new(number) for number in (1, 3, 1, 2, 3, 2**30, 4)]
+    [False, True, False, True, False, True, True]
+    """
+
+    __slots__ = ("newest",)
+
+    def __init__(self, first: int) -> None:
+        super().__init__(first)
+        self.newest = first
+        """The newest number; one that is far from all others is not taken for it."""
+
+    def is_new(self, number: int) -> bool:
+        """Return whether a number was not seen before; it is from now on."""
+        is_new = self.arrive(number) is Verdict.NEW
+        if is_new and 0 < (number - self.newest) % NUMBERS <= NEARBY:
+            self.newest = number
+        return is_new
+
+
+class SeenEvents:
+    """State: the events that were seen, per origin and line."""
+
+    def __init__(self) -> None:
+        self._windows: OrderedDict[tuple[bytes, str], OriginNumbers] = OrderedDict()
+
+    def add(self, arrival: Arrival, line: str) -> bool:
+        """Note an event; returns whether it was not seen before."""
+        key = (arrival.origin.uid, line)
+        numbers = self._windows.get(key)
+        if numbers is not None:
+            self._windows.move_to_end(key)
+            return numbers.is_new(arrival.origin.number)
+        self._windows[key] = OriginNumbers(arrival.origin.number)
+        if len(self._windows) > MAX_WINDOWS:
+            self._windows.popitem(last=False)
+        return True
+
+    def is_newest(self, arrival: Arrival, line: str) -> bool:
+        """Return whether nothing newer of the origin and line than this event was seen."""
+        numbers = self._windows.get((arrival.origin.uid, line))
+        return numbers is None or numbers.newest == arrival.origin.number

@@ -14,9 +14,8 @@ from genus.errors import EventError
 from genus.model import Event, Kind, is_event_type, is_type, name_of
 from genus.net._cloudevents import STRUCTURED
 from genus.net._envelope import ENVELOPE, NUMBERS, Origin, join_attributes
-from genus.net._link.control import LAST, NEW, QUEUE, ROOT, control_key
-from genus.net._link.kept import kept_text, kept_value
-from genus.net._link.payload import encode_batch, payload_encoder
+from genus.net._link.messages import LAST, NEW, QUEUE, ROOT, control_key, encode_batch, payload_encoder
+from genus.net._link.relays import kept_text, kept_value
 from genus.net._link.types import StatedTypes
 from genus.net._transport import GatheringSender, Sender, Sending, Transport
 from genus.targets.topics import EventKeys
@@ -37,7 +36,6 @@ BATCH_BYTES = 1 << 20
 
 
 def kinds_of(cls: type) -> list[type]:
-    """Return the kinds of a class."""
     return [each for each in cls.__mro__ if each is not Kind and is_type(each) and not is_event_type(each)]
 
 
@@ -160,7 +158,6 @@ class Outgoing:
         return [first + offset & _MASK for offset in range(batch.events)]
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
-        """Send an event that was published on another network."""
         payload = self._encode(event)
         self._put(self._next_key(event, kept, is_own=False), payload, origin)
 
@@ -265,7 +262,6 @@ class CloudOutgoing(Outgoing):
         return [self.send(event) for event in events]
 
     def send_for(self, event: Event, origin: Origin, kept: str | None) -> None:
-        """Send an event that was published on another network."""
         self._send_cloud(event, self._next_key(event, kept, is_own=False), origin, b"")
 
     def _send_cloud(self, event: Event, key: str, origin: Origin | None, times: bytes) -> int:
@@ -367,7 +363,6 @@ class OutgoingKeys:
         way.send_with(put_both)
 
     def numbers(self, key: str) -> KeyNumbers:
-        """Return the numbers of a key."""
         with self._lock:
             return self._numbers.setdefault(key, KeyNumbers(key, self._now()))
 
@@ -391,16 +386,13 @@ class OutgoingKeys:
         return found
 
     def sent(self) -> int:
-        """Return how many events were sent."""
         with self._lock:
             return sum(each.newest for each in self._numbers.values())
 
     def has(self, key: str) -> bool:
-        """Return whether packets were sent under a key."""
         return key in self._numbers
 
     def keys(self) -> list[str]:
-        """Return the keys under which packets were sent."""
         with self._lock:
             return list(self._numbers)
 

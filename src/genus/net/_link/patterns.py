@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from genus.bus.types import ProblemHandler
 from genus.filters import Subscription
-from genus.net._link.control import LAST, ROOT
+from genus.net._link.messages import LAST, ROOT
 from genus.net._transport import Transport
 from genus.targets.topics import Dialect, TopicFilter
 
@@ -47,7 +47,6 @@ class Patterns:
         self._lock = threading.RLock()
 
     def add(self, patterns: Iterable[str]) -> None:
-        """Want patterns."""
         with self._lock:
             added: list[str] = []
             try:
@@ -73,7 +72,6 @@ class Patterns:
 
     @property
     def turn(self) -> int:
-        """The number of subscriptions that were made so far."""
         return self._turn
 
     def __iter__(self) -> Iterator[str]:
@@ -155,7 +153,6 @@ class ActiveSubscriptions:
             return iter(list(self._active))
 
     def add(self, active: ActiveSubscription) -> None:
-        """Want what a subscription matches."""
         self._patterns.add(active.filter.patterns)
         with self._lock:
             self._active[active] = None
@@ -166,7 +163,6 @@ class ActiveSubscriptions:
             return self._active.pop(active, active) is None
 
     def compile_again(self, compile: Callable[[Subscription], TopicFilter]) -> None:
-        """Follow types that were declared since."""
         for each in self:
             before, each.filter = each.filter, compile(each.subscription)
             if set(before.patterns) != set(each.filter.patterns):
@@ -178,7 +174,6 @@ class ActiveSubscriptions:
         return sum(all(issubclass(cls, each) for each in types) for types in {each.subscription.types for each in self})
 
     def handlers(self, is_concerned: Callable[[ActiveSubscription], bool]) -> list[ProblemHandler]:
-        """Return the trouble handlers of subscriptions that are concerned."""
         return [each.on_problem for each in self if each.on_problem is not None and is_concerned(each)]
 
 

@@ -21,13 +21,21 @@ from genus.bus.types import ProblemHandler
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of
-from genus.net._envelope import Origin
-from genus.net._link.control import LAST, MAX_TEXT, QUEUE, control_key, decode_text, encode_text, is_uid
+from genus.net._envelope import Arrival, Origin
 from genus.net._link.incoming import IncomingKeys, Reception
+from genus.net._link.messages import (
+    LAST,
+    MAX_TEXT,
+    QUEUE,
+    control_key,
+    decode_text,
+    encode_text,
+    is_batch,
+    is_uid,
+    split_batch,
+)
 from genus.net._link.outgoing import Outgoing
 from genus.net._link.patterns import last_pattern
-from genus.net._link.payload import is_batch, split_batch
-from genus.net._relay import Arrival
 from genus.net._transport import SharingTransport, Transport
 from genus.records.internal import Rejections
 from genus.targets.topics import Dialect, TopicFilter
@@ -44,7 +52,7 @@ LINGER_S = 10.0
 Take: TypeAlias = Callable[[Event], bool]
 """Gives an event to a consumer; returns whether one took it."""
 Handlers: TypeAlias = Callable[[], list[ProblemHandler]]
-"""Returns the trouble handlers of the consumers."""
+"""Returns the problem handlers of the consumers."""
 
 
 class QueueLink(Reception, Protocol):
@@ -156,12 +164,11 @@ class SharedKeys:
         return end
 
     def types_changed(self) -> None:
-        """Subscribe by the types that are declared now."""
         for sharing in list(self._sharings):
             sharing.subscribe()
 
     def listeners_of(self, event_key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the consumers of subscriptions to a key."""
+        """Return the problem handlers of the consumers of subscriptions to a key."""
         return [handler for sharing in list(self._sharings) for handler in sharing.listeners_of(event_key)]
 
     def packet(self, key: str, envelope: bytes, payload: bytes, read: ReadPacket) -> None:
@@ -231,7 +238,7 @@ class Sharing:
             del self._readers[share]
 
     def listeners_of(self, event_key: str) -> list[ProblemHandler]:
-        """Return the trouble handlers of the consumers, if the subscription is one to a key."""
+        """Return the problem handlers of the consumers, if the subscription is one to a key."""
         return self._handlers() if self._filter is not None and self._filter.accepts(event_key) else []
 
     def end(self) -> None:

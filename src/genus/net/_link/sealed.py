@@ -20,7 +20,7 @@ import msgspec
 
 from genus.errors import BusError
 from genus.net._envelope import ATTRIBUTES, attributes_in, join_attributes
-from genus.net._link.control import ROOT
+from genus.net._link.messages import ROOT
 from genus.net._transport import (
     Abilities,
     EchoingTransport,
@@ -74,12 +74,10 @@ class SealedTransport:
 
     @property
     def abilities(self) -> Abilities:
-        """What the transport can keep."""
         return self._transport.abilities
 
     @property
     def can_share(self) -> bool:
-        """Whether the network offers shared subscriptions."""
         return isinstance(self._transport, SharingTransport) and self._transport.can_share
 
     @property
@@ -95,7 +93,6 @@ class SealedTransport:
         return made.digest()
 
     def sealed(self, key: str, envelope: bytes, payload: bytes) -> bytes:
-        """Return an envelope with the seal of its packet."""
         if not envelope.startswith(ATTRIBUTES):
             return envelope + self._seal(key, envelope, payload)
         attributes = attributes_in(envelope)
@@ -119,19 +116,16 @@ class SealedTransport:
     # -- sending -------------------------------------------------------------------------------------------------------
 
     def sender(self, key: str, sending: Sending) -> Sender:
-        """Prepare to send packets under a key."""
         sender = self._transport.sender(key, sending)
         return SealingSender(self, key, sender) if key.startswith(self._roots) else sender
 
     # -- receiving -----------------------------------------------------------------------------------------------------
 
     def open(self, receiver: Receiver) -> None:
-        """Connect; BusError with the reason if it cannot be done."""
         self._receiver = receiver
         self._transport.open(self)
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
-        """Give the receiver a packet whose seal is right."""
         assert self._receiver is not None
         event_key = key.split("/", 2)[2] if key.startswith(_SHARE) else key
         found: bytes | None = envelope
@@ -146,22 +140,18 @@ class SealedTransport:
             self._receiver.packet(key, found, payload)
 
     def token(self, key: str, is_present: bool) -> None:
-        """A token has no seal."""
         assert self._receiver is not None
         self._receiver.token(key, is_present)
 
     def dropped(self, key: str, count: int, reason: str) -> None:
-        """Packets were not sent."""
         assert self._receiver is not None
         self._receiver.dropped(key, count, reason)
 
     def connected(self, is_connected: bool) -> None:
-        """The connection was made, or lost."""
         assert self._receiver is not None
         self._receiver.connected(is_connected)
 
     def counters(self) -> Mapping[str, int]:
-        """Return what the transport counts, and what was rejected here."""
         rejected = {f"rejected: {reason}": count for reason, count in self._rejected.items()}
         return {**self._transport.counters(), **rejected}
 
@@ -173,7 +163,6 @@ class SealingSender:
         self._sealed, self._key, self._sender = transport.sealed, key, sender
 
     def put(self, payload: bytes, envelope: bytes) -> None:
-        """Send a packet."""
         self._sender.put(payload, self._sealed(self._key, envelope, payload))
 
     def close(self) -> None:

@@ -24,8 +24,7 @@ from genus.bus.internal import UnreadValues
 from genus.catalog.internal import StatedClasses, Statement, digest_of, read_statement, state_type, statement_of
 from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
 from genus.model import Event, name_of
-from genus.net._link.control import control_key, send_once
-from genus.net._link.payload import PayloadReader
+from genus.net._link.messages import PayloadReader, control_key, send_once
 from genus.net._transport import Sending, Transport
 
 DIGEST_BYTES = 4
@@ -58,7 +57,6 @@ class Conflict(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> str:
-        """What is told about it."""
         return f"what is stated about {self.type} contradicts this program: {self.text}"
 
 
@@ -117,7 +115,6 @@ class StatedTypes:
         self._unstated.extend(types)
 
     def state_waiting(self) -> None:
-        """State the types that were to be stated later."""
         while self._unstated:
             self.state(self._unstated.popleft())
 
@@ -147,7 +144,6 @@ class StatedTypes:
         return statement
 
     def conflicts_about(self, types: Iterable[type]) -> list[Conflict]:
-        """Return the statements about some types that were refused."""
         names = {name_of(cls) for cls in types}
         return [each for each in list(self._conflicts) if names & each.types]
 

@@ -15,7 +15,7 @@ import msgspec
 from genus.bus.types import Overflow
 from genus.errors import BusError
 from genus.model import nanoseconds
-from genus.net._options import (
+from genus.net._addresses import (
     RECEIVE_OVERFLOW,
     SEND_OVERFLOW,
     NetOptions,

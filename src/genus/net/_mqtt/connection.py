@@ -26,8 +26,7 @@ from genus.bus.types import Overflow
 from genus.errors import BusError, QueueFull
 from genus.net._mqtt.address import CONNECT_S, Endpoint, reason_of
 from genus.net._mqtt.machine import SECOND, ClientMachine
-from genus.net._mqtt.mailbox import MessageMailbox
-from genus.net._mqtt.session import Closing, Connected, Filter, Notice, Undelivered
+from genus.net._mqtt.session import Closing, Connected, Filter, MessageMailbox, Notice, Undelivered
 from genus.net._mqtt.wire import Message, Outgoing
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -182,7 +181,6 @@ class Connection:
             self._wake()
 
     def unsubscribe(self, pattern: str) -> None:
-        """End a subscription."""
         with self._lock:
             self._machine.unsubscribe(pattern)
             self._wake()
@@ -203,18 +201,15 @@ class Connection:
                 self._wake()
 
     def read_on(self) -> None:
-        """The mailbox is no longer full."""
         with self._lock:
             self._wake()
 
     @property
     def is_connected(self) -> bool:
-        """Whether packets can be sent."""
         return self._machine.is_connected
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits to be sent or acknowledged."""
         machine = self._machine
         return not (machine.waiting or machine.urgent or machine.in_flight or self._unsent)
 

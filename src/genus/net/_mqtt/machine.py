@@ -495,7 +495,6 @@ class ClientMachine:
 
 
 def _size(item: Outgoing) -> int:
-    """Return the bytes of a packet."""
     return len(item[1]) if item[2] is None else len(item[1]) + 2 + len(item[2])
 
 

@@ -19,18 +19,22 @@ from genus.net._envelope import new_uid
 from genus.net._mqtt.address import Endpoint, MqttOptions
 from genus.net._mqtt.connection import LAST_S, Connection
 from genus.net._mqtt.machine import SECOND, ClientMachine
-from genus.net._mqtt.mailbox import HandledMessages, MessageMailbox, PendingMessages
 from genus.net._mqtt.session import (
+    Changes,
     Connected,
     Ended,
     Filter,
     Granted,
+    HandledMessages,
+    MessageMailbox,
     Notice,
+    OtherTokens,
+    OwnTokens,
+    PendingMessages,
     Refused,
     Session,
     Undelivered,
 )
-from genus.net._mqtt.tokens import Changes, OtherTokens, OwnTokens
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
 from genus.net._problems import ReceiverFailures
 from genus.net._transport import SOFT, Abilities, Receiver, Sending
@@ -62,7 +66,6 @@ class MqttSender:
         self._is_closed = False
 
     def put(self, payload: bytes, envelope: bytes) -> None:
-        """Send a packet."""
         if self._is_closed:
             raise BusError(f"the sender of {self.key!r} is closed")
         head, tail = self._parts(payload, envelope)
@@ -70,7 +73,6 @@ class MqttSender:
         self._send((self, head, tail, expires_at), self._is_urgent)
 
     def close(self) -> None:
-        """Send no more."""
         self._is_closed = True
 
 
@@ -162,7 +164,6 @@ class MqttTransport:
 
     @property
     def dialect(self) -> Dialect:
-        """How topics are written."""
         return MQTT
 
     @property
@@ -179,7 +180,6 @@ class MqttTransport:
         return Abilities(limits.keeps, "reliable" not in why, has_server=True, largest=largest, why=why)
 
     def open(self, receiver: Receiver) -> None:
-        """Connect; BusError with the reason if it cannot be done."""
         self._receiver = receiver
         if self._options.session_file is not None:
             self._handled = HandledMessages(self._options.session_file)
@@ -191,9 +191,8 @@ class MqttTransport:
             raise BusError(f"{self._options.shown}: {problem}") from None
 
     def sender(self, key: str, sending: Sending) -> MqttSender:
-        """Prepare to send packets to a topic; BusError if it is none."""
         if not MQTT.is_key(key) or len(key.encode()) > 65_535:
-            raise BusError(f"{key[:80]!r} is no topic of MQTT")
+            raise BusError(f"{key[:80]!r} is not a topic of MQTT")
         qos = 1 if sending.reliable and self.abilities.reliable else 0
         return MqttSender(self._connection, key, sending, qos)
 
@@ -215,7 +214,6 @@ class MqttTransport:
 
     @property
     def can_share(self) -> bool:
-        """Whether the broker has shared subscriptions."""
         return self._machine.limits.shares
 
     def share_of(self, group: str, pattern: str) -> str:
@@ -322,7 +320,6 @@ class MqttTransport:
         self._connection.show(self._presence)
 
     def watch(self, pattern: str) -> Callable[[], None]:
-        """Call `Receiver.token` with the tokens of others that match."""
         self._mailbox.call(lambda: self._report(self._others.watch(pattern)))
         # QoS 0: a broker does not collect the beats of others for a session while its process is away
         end = self._use(Filter(self._tokens_at + MQTT.one, 0, kept=True, own=True), is_refreshed=False)
@@ -335,7 +332,6 @@ class MqttTransport:
         return cache(unwatch)
 
     def counters(self) -> Mapping[str, int]:
-        """Packets sent, received, acknowledged, dropped and so on."""
         with self._lock:
             counts = self._counts + self._machine.counts + Counter(dict(self._failures))
         counts["bad_tokens"] = self._others.bad
@@ -364,7 +360,6 @@ class MqttTransport:
     # -- what the connection tells -------------------------------------------------------------------------------------
 
     def _told(self, notice: Notice) -> None:
-        """Handle what the machine told."""
         match notice:
             case Undelivered(source, why):
                 self._drop(source, why)
@@ -503,7 +498,6 @@ class MqttTransport:
         self._connection.handled(messages)
 
     def _drop_pending(self, messages: list[Message]) -> None:
-        """Nobody subscribed to these messages of a session."""
         if messages:
             self._count("unwanted_of_session", len(messages))
             self._connection.handled(messages)
@@ -560,5 +554,4 @@ def _free_number(text: str, taken: Collection[int]) -> int:
 
 
 def _end_of(pattern: str) -> str:
-    """Return what one waits for who ends a subscription."""
     return f"end of {pattern}"

@@ -49,7 +49,6 @@ class Place(NamedTuple):
 
     @property
     def topic(self) -> str:
-        """The topic."""
         return "/".join((NAMESPACE, *self[: 4 if self.device else 3]))
 
     def of(self, what: str) -> "Place":
@@ -95,7 +94,6 @@ class Source:
         self.aliases: dict[int, str] = {}
 
     def begin(self, metrics: Iterable[Metric], known: dict[str, KnownMetric]) -> None:
-        """Take a birth."""
         self.metrics, self.newest = known, {}
         self.aliases = {each.alias: each.name for each in metrics if each.alias is not None and each.name}
 
@@ -112,7 +110,6 @@ class Node(Source):
 
     @property
     def sources(self) -> list[Source]:
-        """The node and its devices."""
         return [self, *self.devices.values()]
 
 

@@ -131,5 +131,4 @@ def _topic(group: str, kind: str, place: Place | None, name: str, fields: dict[s
 
 
 def _quoted(text: str) -> str:
-    """A text as TOML has it."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -145,7 +145,6 @@ def _field_of(datatype: int) -> str:
 
 
 def describe_datatype(number: int) -> str:
-    """Return the name of a data type."""
     return DATATYPES[number] if number < len(DATATYPES) else f"{number}"
 
 
@@ -195,7 +194,6 @@ def wire_value(value: Any, datatype: int) -> Any:
 
 
 def milliseconds(time: datetime) -> int:
-    """A time as Sparkplug has it."""
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 

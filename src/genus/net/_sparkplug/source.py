@@ -1,4 +1,11 @@
-"""Sparkplug B as a source of a link: an edge node or a host application, with a connection of its own.
+"""Sparkplug B as a source of a link, and the edge node.
+
+The edge node: births, deaths and data of this process, in sequence, and commands to it. Sans I/O.
+
+The node and its devices are born with all metrics that the mapping has for them; a device when its first event is
+published. Newest values are kept for births. Names are sent with all metrics, aliases with none.
+
+Sparkplug B as a source of a link: an edge node or a host application, with a connection of its own.
 
 It is one of its own because a connection has one will, and here that is the death of the edge node, or the state of the
 host application.
@@ -12,17 +19,136 @@ from collections.abc import Callable, Sequence
 import mqtt5
 import msgspec
 
-from genus.errors import BusError
+from genus.errors import BusError, EventError
 from genus.model import Event, name_of
-from genus.net._link.foreign import ForeignLoss, ForeignSource, Found, Take
+from genus.net._link.foreign import ForeignEvent, ForeignLoss, ForeignSource, Found, Take
 from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.transport import MqttTransport
-from genus.net._sparkplug.edge import Edge
-from genus.net._sparkplug.host import NAMESPACE, Host
+from genus.net._sparkplug.host import (
+    BD_SEQ,
+    CONTROL,
+    NAMESPACE,
+    REBIRTH,
+    SEQUENCE,
+    Host,
+    Place,
+    parse_topic,
+    payload_of,
+    time_level,
+)
+from genus.net._sparkplug.payload import (
+    BOOLEAN,
+    INT64,
+    Metric,
+    Payload,
+    datatype_of,
+    decode_payload,
+    encode_payload,
+    read_value,
+)
 from genus.net._transport import Sender, Sending
 from genus.records import ForeignTopics, Mapping, Message
-from genus.records.internal import SPARKPLUG, decode_json
+from genus.records.internal import SPARKPLUG, WrittenFields, decode_json
 from genus.records.types import Rejected
+
+
+class Edge:
+    """State: this process as an edge node."""
+
+    def __init__(self, group: str, node: str, topics: ForeignTopics, bd_seq: int) -> None:
+        self._place = Place(group, "NDATA", node)
+        self._topics = topics
+        self._seq = self._bd_seq = bd_seq
+        self.is_alive = False
+        self._newest: dict[str, dict[str, Metric]] = {"": self._null_metrics(self._place)}
+        """By device, and an empty name for the node: the newest metrics."""
+
+    def _null_metrics(self, place: Place) -> dict[str, Metric]:
+        """Return the metrics that a birth states before any value is known."""
+        return {
+            field.path[0]: Metric(field.path[0], None, datatype_of(each, field.value_format), unit=each.unit or "")
+            for field, each in self._topics.written_attributes(place.topic)
+        }
+
+    # -- births and deaths ---------------------------------------------------------------------------------------------
+
+    def will(self, now_ms: int) -> Message:
+        """Return the death of the session that begins: the broker publishes it when the connection is lost."""
+        self._bd_seq = (self._bd_seq + 1) % SEQUENCE
+        return self.death(now_ms)
+
+    def death(self, now_ms: int) -> Message:
+        self.is_alive = False
+        return Message(self._place.of("DEATH").topic, encode_payload(Payload((self._session,), now_ms)))
+
+    @property
+    def _session(self) -> Metric:
+        return Metric(BD_SEQ, self._bd_seq, INT64)
+
+    def births(self, now_ms: int) -> list[Message]:
+        """Return the births of the node and its devices; sequence numbers begin again."""
+        self.is_alive, self._seq = True, SEQUENCE - 1
+        return [self._birth(device, now_ms) for device in self._newest]
+
+    def _birth(self, device: str, now_ms: int) -> Message:
+        own = () if device else (self._session, Metric(REBIRTH, False, BOOLEAN))
+        metrics = [each._replace(timestamp=each.timestamp or now_ms) for each in (*own, *self._newest[device].values())]
+        return self._message(self._place._replace(device=device).of("BIRTH"), Payload(tuple(metrics), now_ms))
+
+    def _message(self, place: Place, payload: Payload) -> Message:
+        self._seq = (self._seq + 1) % SEQUENCE
+        return Message(place.topic, encode_payload(payload._replace(seq=self._seq)))
+
+    # -- data ----------------------------------------------------------------------------------------------------------
+
+    def write(self, event: Event) -> WrittenFields:
+        """Return the fields of an event; EventError if it cannot be written, or is of another node."""
+        written = self._topics.write_fields(event)
+        if isinstance(written, Rejected):
+            raise EventError(f"{event!r} cannot be written: {written}")
+        place = parse_topic(written.topic)
+        if place is None or place[::2] != self._place[::2]:
+            raise EventError(f"{event!r} would be of {written.topic}, and not of this edge node")
+        return written
+
+    def data(self, written: WrittenFields, now_ms: int) -> list[Message]:
+        """The messages of an event, with the birth of its device if it is the first; none while the node is not alive.
+
+        Births have the newest values, so what is published while the node is not alive is not wholly lost.
+        """
+        place, payload = parse_topic(written.topic), payload_of(written, now_ms, {})
+        assert place is not None
+        is_new = place.device not in self._newest
+        newest = self._newest.setdefault(place.device, self._null_metrics(place) if is_new else {})
+        for metric in payload.metrics:
+            newest[metric.name] = metric._replace(unit=newest[metric.name].unit)
+        if not self.is_alive:
+            return []
+        births = [self._birth(place.device, now_ms)] if is_new else []
+        return births or [self._message(place, payload)]
+
+    # -- commands ------------------------------------------------------------------------------------------------------
+
+    def command(self, topic: str, payload: bytes, now_ms: int) -> list[Found | Message]:
+        """Take a command to this node or a device of it: a rebirth, or events by the mapping; never raises."""
+        content = decode_payload(payload)
+        if isinstance(content, Rejected):
+            return [content]
+        found: list[Found | Message] = []
+        if content.get(REBIRTH) is True and self.is_alive:
+            found += self.births(now_ms)
+        fields = {}
+        for metric in content.metrics:
+            try:
+                if not metric.name.startswith(CONTROL):
+                    fields[metric.name] = read_value(metric.value, metric.datatype)
+            except ValueError as problem:
+                found.append(Rejected(str(problem), f"the metric {metric.name!r}: {problem}"))
+        said = time_level(content.timestamp)
+        for event in self._topics.read_fields(topic, fields, said) if fields else ():
+            found.append(event if isinstance(event, Rejected) else ForeignEvent(event))
+        return found
+
 
 _READ = {True: ("CMD",), False: ("DATA", "BIRTH", "DEATH")}
 _WRITTEN = {True: ("DATA",), False: ("CMD",)}
@@ -30,7 +156,6 @@ _WRITTEN = {True: ("DATA",), False: ("CMD",)}
 
 
 def is_sparkplug(mapping: Mapping) -> bool:
-    """Return whether a mapping has topics of Sparkplug."""
     return any(rule.payload == SPARKPLUG for rule in mapping.topics)
 
 
@@ -88,7 +213,6 @@ class Sparkplug(ForeignSource):
     # -- a source of a link --------------------------------------------------------------------------------------------
 
     def open(self, take: Take) -> None:
-        """Connect, subscribe, and say that this participant is there."""
         self._take = take
         self._transport.open(self)
         for pattern in self._filters:
@@ -111,7 +235,6 @@ class Sparkplug(ForeignSource):
             return Message(self._edge.write(event).topic, b"")
 
     def send(self, event: Event, put: Callable[[Message], None]) -> None:
-        """Send an event as data, or as a command."""
         with self._lock:
             if self._edge is None:
                 messages = [self._host.command(event, self._now_ms())]
@@ -123,16 +246,13 @@ class Sparkplug(ForeignSource):
             self._take("", ForeignLoss(frozenset([name_of(type(event))]), 1, reason, is_own=True), b"")
 
     def last_events(self) -> list[Event]:
-        """Return presence and newest values of edge nodes and devices."""
         with self._lock:
             return self._host.last_events()
 
     def unread(self) -> dict[str, int]:
-        """Return the number of values that no attribute takes."""
         return dict(self._topics.unread)
 
     def close(self) -> None:
-        """Say that this participant goes, and leave."""
         with self._lock:
             if self._is_up and self._edge is not None and self._edge.is_alive:
                 self._put([self._edge.death(self._now_ms())])
@@ -144,7 +264,6 @@ class Sparkplug(ForeignSource):
     # -- what the connection calls -------------------------------------------------------------------------------------
 
     def packet(self, key: str, envelope: bytes, payload: bytes) -> None:
-        """A message arrived."""
         found: list[Found | Message] = []
         with self._lock:
             if key == self._state_topic:
@@ -159,7 +278,6 @@ class Sparkplug(ForeignSource):
                 self._take(key, each, payload)
 
     def connected(self, is_connected: bool) -> None:
-        """The connection was made, or lost."""
         with self._lock:
             self._is_up = is_connected
             if not is_connected and self._edge is not None:
@@ -171,7 +289,6 @@ class Sparkplug(ForeignSource):
                     self._put([each for each in again if isinstance(each, Message)])
 
     def dropped(self, key: str, count: int, reason: str) -> None:
-        """Messages were not sent."""
         self._take(key, ForeignLoss(self._written, count, reason, is_own=True), b"")
 
     def token(self, key: str, is_present: bool) -> None:

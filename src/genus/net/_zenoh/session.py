@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from genus._extras import missing_extra
 from genus.errors import BusError
-from genus.net._zenoh.address import ZenohOptions
+from genus.net._addresses import ZenohOptions
 
 if TYPE_CHECKING:
     import zenoh
@@ -91,7 +91,6 @@ class MeetingPlace:
         return ""
 
     def close(self) -> None:
-        """Leave it to others."""
         router, self._router = self._router, None
         if router is not None:
             router.close()  # type: ignore[no-untyped-call]
@@ -159,7 +158,6 @@ def _settings(options: ZenohOptions) -> dict[str, Any]:
 
 
 def _own_settings(options: ZenohOptions) -> dict[str, Any]:
-    """Return what a configuration file would decide itself."""
     is_lan = options.scouting == "lan"
     return {
         **_COMMON,
@@ -170,7 +168,6 @@ def _own_settings(options: ZenohOptions) -> dict[str, Any]:
 
 
 def _ends(options: ZenohOptions) -> dict[str, Any]:
-    """Return where the session listens and connects."""
     if options.meets:
         return {
             "listen/endpoints": [f"tcp/{_LOOPBACK}:0"],

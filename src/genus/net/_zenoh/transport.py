@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from genus.errors import BusError
+from genus.net._addresses import ZenohOptions
 from genus.net._envelope import join_payloads
 from genus.net._problems import ReceiverFailures
 from genus.net._transport import Abilities, Receiver, Sending
-from genus.net._zenoh.address import ZenohOptions
-from genus.net._zenoh.endpoints import PacketSubscriber, PacketSubscribers, declare_publisher
-from genus.net._zenoh.kept import KeptPackets
+from genus.net._zenoh.endpoints import KeptPackets, PacketSubscriber, PacketSubscribers, declare_publisher
 from genus.net._zenoh.session import MAX_SIZE, MeetingPlace, direct, import_zenoh, open_session
 from genus.targets.topics import ZENOH, Dialect
 
@@ -79,7 +78,6 @@ class Arrivals:
         self._samples.put(_WAKE)
 
     def start(self, receiver: Receiver) -> None:
-        """Give what arrives to a receiver from now on."""
         self._thread = threading.Thread(target=self._run, args=(receiver,), name="genus-zenoh", daemon=True)
         self._thread.start()
 
@@ -218,7 +216,6 @@ class ZenohSender:
         self._put(payload, attachment=envelope)
 
     def put(self, payload: bytes, envelope: bytes) -> None:
-        """Send a packet, after all that wait."""
         gathering = self._gathering
         with gathering.lock:
             gathering.flush()
@@ -242,7 +239,6 @@ class ZenohSender:
             self._gathering.begin(self, payload, envelope, number)
 
     def close(self) -> None:
-        """Send no more."""
         with self._gathering.lock:
             self._gathering.flush()
         self._publisher.undeclare()

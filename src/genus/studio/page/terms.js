@@ -59,7 +59,7 @@ const TERMS = {
   "late": ["operations/#what-to-watch", "Deadlines that were missed, and events that expired."],
   "latency": ["operations/#what-to-watch", "Time from publishing to arrival."],
   "limited": ["gateways/#what-may-cross", "Events that were held back as too many a second crossed."],
-  "lost": ["networks/#once-or-told-as-lost", "Events that are known to be lost, dropped or rejected."],
+  "lost": ["networks/#once-or-reported-lost", "Events that are known to be lost, dropped or rejected."],
   "missed": ["can/#problems", "Events that were not there at their deadline."],
   "node": ["can/", "A participant of a CAN bus or of a network."],
   "none": ["can-planning/#none-fixed-priorities-and-the-middleware", "Events without a promise about time: they use the time that is left."],

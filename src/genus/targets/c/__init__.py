@@ -12,10 +12,9 @@ from genus.catalog import Catalog
 from genus.filters import Subscription
 from genus.filters.internal import conjuncts, rebuild
 from genus.filters.types import AllOf
-from genus.targets._conformance import registered_types
+from genus.targets._presence import registered_types
 from genus.targets.c._compiler import CCompiler, Constants, Member, NotOnDevice
-from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, present
-from genus.targets.c._flash import flash_of, runtime_flash
+from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, flash_of, present, runtime_flash
 from genus.targets.c._layout import EventLayout, layouts_of
 
 __all__ = ["CFilter", "CTest", "compile"]

@@ -18,28 +18,33 @@ from genus.model import Event
 from genus.model.internal import int_range
 from genus.model.types import AttributeType, BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
 from genus.targets._compiler import Compiler
-from genus.targets.c._condition import ALWAYS, NEVER, Condition, all_of_these, any_of_these, opposite, present, test
-from genus.targets.c._intervals import (
-    Intervals,
-    complement,
-    exact_intervals,
-    float_intervals,
-    float_key,
-    integer_intervals,
-    merge,
-    numbers_of,
-)
-from genus.targets.c._operands import (
+from genus.targets.c._condition import (
+    ALWAYS,
     INT64,
+    NEVER,
     Choice,
+    Condition,
     Flag,
+    Intervals,
     Key,
     Number,
     Operand,
     Run,
+    all_of_these,
+    any_of_these,
     common_type,
+    complement,
+    exact_intervals,
+    float_intervals,
+    float_key,
     integer,
+    integer_intervals,
     key_within,
+    merge,
+    numbers_of,
+    opposite,
+    present,
+    test,
     within,
 )
 from genus.targets.python import combine_bounds

@@ -5,7 +5,6 @@ has, and `SharedFilters` keeps them for subscriptions that are added and removed
 """
 
 from genus.targets.can._banks import FilterBank, SharedFilters, fit_bank
-from genus.targets.can._compiler import CanFilter, compile
-from genus.targets.can._masks import Pair, Traffic
+from genus.targets.can._compiler import CanFilter, Pair, Traffic, compile
 
 __all__ = ["CanFilter", "FilterBank", "Pair", "SharedFilters", "Traffic", "compile", "fit_bank"]

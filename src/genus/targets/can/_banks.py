@@ -17,8 +17,17 @@ import msgspec
 from genus.catalog import Catalog
 from genus.errors import SubscriptionError
 from genus.filters import Subscription
-from genus.targets.can._compiler import CanFilter, compile
-from genus.targets.can._masks import EtagSet, EtagWeights, Pair, Traffic, Weight, condense, drop_covered
+from genus.targets.can._compiler import (
+    CanFilter,
+    EtagSet,
+    EtagWeights,
+    Pair,
+    Traffic,
+    Weight,
+    compile,
+    condense,
+    drop_covered,
+)
 
 BEAM = 16
 """The number of alternatives followed side by side, if there are not too many joins to try."""
@@ -66,7 +75,7 @@ def fit_bank(
     traffic: Traffic | None = None,
     always: Iterable[tuple[int, int]] = (),
 ) -> FilterBank:
-    """At most `banks` pairs that accept all that these filters or subscriptions do, and as little else as possible.
+    """Return at most `banks` pairs that accept what these filters or subscriptions do, and as little else as possible.
 
     Unwanted traffic is estimated by `traffic`; types it does not contain, and all without it, are taken to be equally
     frequent. `always` are further pairs that the node needs, as for the protocol. Raises SubscriptionError if `banks`

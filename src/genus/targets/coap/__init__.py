@@ -4,8 +4,15 @@
 (`genus.codes.encode_path_segment`).
 """
 
-from genus.targets.coap._compiler import CoapFilter, ServerTests, compile
-from genus.targets.coap._query import QueryFilter, format_mask, parse_mask, read_query
+from genus.targets.coap._compiler import (
+    CoapFilter,
+    QueryFilter,
+    ServerTests,
+    compile,
+    format_mask,
+    parse_mask,
+    read_query,
+)
 
 __all__ = [
     "CoapFilter",

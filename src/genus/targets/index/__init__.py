@@ -28,8 +28,8 @@ from genus.model import Event, name_of, pure_kind, vector
 from genus.model.types import FloatType
 from genus.targets._decompose import Profile
 from genus.targets._intervals import Floats, Interval, key_float
-from genus.targets.index._bitmaps import float_keys
-from genus.targets.index._family_index import BucketPlace, FamilyIndex, Place
+from genus.targets.index._columns import float_keys
+from genus.targets.index._family_index import BucketLocation, FamilyIndex, Location
 from genus.targets.index._forms import Misfit
 from genus.targets.index._segments import Handles
 
@@ -71,21 +71,21 @@ class SubscriptionIndex:
 
     def __init__(self, subscriptions: Iterable[Subscription] = ()) -> None:
         self._families = Families()
-        self._places: list[tuple[FamilyIndex, Place] | None] = []
+        self._locations: list[tuple[FamilyIndex, Location] | None] = []
         self._subscriptions: list[Subscription | type | None] = []
         self._free: list[int] = []
         self.add_all(subscriptions)
 
     def __len__(self) -> int:
-        return len(self._places) - len(self._free)
+        return len(self._locations) - len(self._free)
 
     def __iter__(self) -> Iterator[int]:
-        return (handle for handle, place in enumerate(self._places) if place is not None)
+        return (handle for handle, location in enumerate(self._locations) if location is not None)
 
     def add(self, subscription: Subscription) -> int:
         """Add a subscription and return its handle."""
         handle = self._new_handle(subscription)
-        self._places[handle] = self._families.add(handle, subscription)
+        self._locations[handle] = self._families.add(handle, subscription)
         return handle
 
     def add_all(self, subscriptions: Iterable[Subscription]) -> list[int]:
@@ -132,16 +132,16 @@ class SubscriptionIndex:
         which = np.broadcast_to(np.arange(len(attributes), dtype=np.uint16), tested.shape)[tested]
         profile = Profile((type,), False, frozenset(), frozenset())
         lengths = tested.sum(axis=1)
-        places = family.add_intervals(handles, profile, list(attributes), types, lengths, which, low_keys, high_keys)
-        for handle, place in zip(handles.tolist(), places, strict=True):
-            self._places[handle] = (family, place)
+        locations = family.add_intervals(handles, profile, list(attributes), types, lengths, which, low_keys, high_keys)
+        for handle, location in zip(handles.tolist(), locations, strict=True):
+            self._locations[handle] = (family, location)
         return handles
 
     def remove(self, handle: int) -> None:
         """Remove a subscription; its handle may be used again for another. KeyError if the handle is unknown."""
-        family, place = self._place(handle)
-        self._places[handle] = self._subscriptions[handle] = None
-        family.remove(place)
+        family, location = self._location(handle)
+        self._locations[handle] = self._subscriptions[handle] = None
+        family.remove(location)
         self._free.append(handle)
 
     def match(self, event: Event) -> Handles:
@@ -159,26 +159,26 @@ class SubscriptionIndex:
 
     def subscription(self, handle: int) -> Subscription:
         """Return the subscription of a handle; one of `add_ranges` is created. KeyError if the handle is unknown."""
-        family, place = self._place(handle)
+        family, location = self._location(handle)
         known = self._subscriptions[handle]
         if isinstance(known, Subscription):
             return known
         assert isinstance(known, type)
-        assert not isinstance(place, BucketPlace)
-        tests = family.intervals_at(place)
+        assert not isinstance(location, BucketLocation)
+        tests = family.intervals_at(location)
         where = tuple(test for name, interval in tests.items() for test in _range_tests(name, interval))
         return rebuild(known, where=And(where) if where else None)
 
     def compact(self) -> None:
         """Free the memory of removed subscriptions and choose the buckets of the bitmaps again."""
         for family in self._families:
-            for handle, place in family.compact().items():
-                self._places[handle] = (family, place)
+            for handle, location in family.compact().items():
+                self._locations[handle] = (family, location)
 
     @property
     def nbytes(self) -> int:
         """The bytes of all arrays, without the subscriptions themselves and their texts."""
-        own = 8 * (len(self._places) + len(self._subscriptions))
+        own = 8 * (len(self._locations) + len(self._subscriptions))
         return own + sum(sum(family.nbytes.values()) for family in self._families)
 
     def explain(self, handle: int | None = None) -> str:
@@ -206,7 +206,7 @@ class SubscriptionIndex:
         return "\n".join(lines)
 
     def _explain_one(self, handle: int) -> Iterator[str]:
-        family, _ = self._place(handle)
+        family, _ = self._location(handle)
         asked = self.subscription(handle)
         names = " and ".join(map(name_of, asked.types)) + ("" if asked.exact else " and its subtypes")
         yield f"  type: {names}, decided once for each class and set of attributes"
@@ -216,18 +216,18 @@ class SubscriptionIndex:
         contents += [f"{tested}, tested together with those of the same form"] if tested else []
         yield f"  contents: {'; '.join(contents) or 'any'}"
 
-    def _place(self, handle: int) -> tuple[FamilyIndex, Place]:
-        place = self._places[handle] if 0 <= handle < len(self._places) else None
-        if place is None:
+    def _location(self, handle: int) -> tuple[FamilyIndex, Location]:
+        location = self._locations[handle] if 0 <= handle < len(self._locations) else None
+        if location is None:
             raise KeyError(f"no subscription has the handle {handle}")
-        return place
+        return location
 
     def _new_handle(self, subscription: Subscription | type) -> int:
         """A handle that was freed, or else a new one."""
         if not self._free:
             self._subscriptions.append(subscription)
-            self._places.append(None)
-            return len(self._places) - 1
+            self._locations.append(None)
+            return len(self._locations) - 1
         handle = self._free.pop()
         self._subscriptions[handle] = subscription
         return handle
@@ -242,8 +242,8 @@ class Families:
     def __iter__(self) -> Iterator[FamilyIndex]:
         return iter(self._families.values())
 
-    def add(self, handle: int, subscription: Subscription) -> tuple[FamilyIndex, Place]:
-        """Add a subscription; returns the index it is in and its place there, to remove it."""
+    def add(self, handle: int, subscription: Subscription) -> tuple[FamilyIndex, Location]:
+        """Add a subscription; returns the index it is in and its location there, to remove it."""
         family = self.of_type(_lookup_type(subscription))
         return family, family.add(handle, subscription)
 

@@ -7,7 +7,7 @@
 * Nothing of these: one bucket for all, in which subscriptions are tested by form (`_buckets`, `_forms`).
 
 What a key does not decide is tested by form. Type and attributes are decided once per shape. Adding and removing touch
-the places of one subscription, and the next event sees the change.
+the locations of one subscription, and the next event sees the change.
 """
 
 from collections import Counter
@@ -24,9 +24,8 @@ from genus.model.internal import retyped_attributes
 from genus.model.types import AttributeType, BytesType, OpaqueType, TextType
 from genus.targets._decompose import Parts, Profile, Spans, keys_in, take_apart
 from genus.targets._intervals import UNKNOWN, Domain, Interval, domain_of, intervals
-from genus.targets.index._bitmaps import Keys, Slots
 from genus.targets.index._buckets import Bucket, Entry, Found
-from genus.targets.index._columns import Flags, matching_parts
+from genus.targets.index._columns import Flags, Keys, Slots, matching_parts
 from genus.targets.index._forms import Forms, Misfit
 from genus.targets.index._segments import Dimension, Handles, Numbers, RangeStore, Segment, ShapeKeys
 
@@ -129,15 +128,15 @@ class PartTable(KeyTable):
         return [self.buckets[part] for part in matching_parts(self.op, value, self.buckets, self._lengths)]
 
 
-class BucketPlace(NamedTuple):
+class BucketLocation(NamedTuple):
     """Where a subscription is found by keys: its entry, and the table and key of each bucket that has it."""
 
     entry: Entry
     keys: list[tuple[KeyTable, Any]]
 
 
-SegmentPlace: TypeAlias = tuple[Segment, int]
-Place: TypeAlias = BucketPlace | SegmentPlace
+SegmentLocation: TypeAlias = tuple[Segment, int]
+Location: TypeAlias = BucketLocation | SegmentLocation
 
 
 @dataclass(slots=True)
@@ -190,8 +189,8 @@ class FamilyIndex:
 
     # Adding and removing
 
-    def add(self, handle: int, subscription: Subscription) -> "Place":
-        """Add a subscription; returns its place."""
+    def add(self, handle: int, subscription: Subscription) -> "Location":
+        """Add a subscription; returns its location."""
         self.count += 1
         parts = take_apart(subscription, self._number_table)
         profile = self.profile_number(parts.profile)
@@ -205,41 +204,41 @@ class FamilyIndex:
         entry = Entry(handle, profile, form, constants)
         if table is None:
             self._rest.add(entry)
-            return BucketPlace(entry, [])
+            return BucketLocation(entry, [])
         for value in values:
             table.add(value, entry)
-        return BucketPlace(entry, [(table, value) for value in values])
+        return BucketLocation(entry, [(table, value) for value in values])
 
     def add_intervals(
         self, handles: Handles, profile: Profile, names: list[str], types: Sequence[AttributeType], lengths: Slots,
         which: Numbers, low: Keys, high: Keys,
-    ) -> "list[SegmentPlace]":  # fmt: skip
+    ) -> "list[SegmentLocation]":  # fmt: skip
         """Add many subscriptions of one profile that are given as arrays; `which` are positions in `names`."""
         numbers = [self._dimension(self._table_of(name, type_)) for name, type_ in zip(names, types, strict=True)]
         self.count += len(handles)
         chosen = np.array(numbers, np.uint16)[which]
         return self._ranges.add_all(handles, self.profile_number(profile), lengths, chosen, low, high)
 
-    def remove(self, place: "Place") -> None:
-        """Remove a subscription by its place."""
+    def remove(self, location: "Location") -> None:
+        """Remove a subscription by its location."""
         self.count -= 1
-        if isinstance(place, BucketPlace):
-            if not place.keys:
-                self._rest.remove(place.entry)
-            for table, value in place.keys:
-                table.remove(value, place.entry)
-            if place.entry.form is not None:
-                self.forms.release(place.entry.form)
+        if isinstance(location, BucketLocation):
+            if not location.keys:
+                self._rest.remove(location.entry)
+            for table, value in location.keys:
+                table.remove(value, location.entry)
+            if location.entry.form is not None:
+                self.forms.release(location.entry.form)
         else:
-            self._ranges.remove(*place)
+            self._ranges.remove(*location)
 
-    def intervals_at(self, place: "SegmentPlace") -> dict[str, Interval]:
+    def intervals_at(self, location: "SegmentLocation") -> dict[str, Interval]:
         """Return the interval of each attribute of a subscription in the bitmaps, by name."""
-        segment, slot = place
+        segment, slot = location
         return {self._dimensions[number].name: found for number, found in segment.intervals_of(slot).items()}
 
-    def compact(self) -> "dict[int, SegmentPlace]":
-        """Free the memory of removed subscriptions and choose the buckets of the bitmaps again; returns new places."""
+    def compact(self) -> "dict[int, SegmentLocation]":
+        """Free the memory of removed subscriptions and choose the buckets again; returns new locations."""
         return self._ranges.compact()
 
     def _choose_keys(self, parts: Parts[NumberTable]) -> "tuple[tuple[x.Predicate, ...], KeyTable, list[Any]] | None":

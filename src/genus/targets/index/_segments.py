@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from genus.model.internal import INT64_MAX
 from genus.targets._intervals import Domain, Interval
-from genus.targets.index._bitmaps import ALL_SET, WORD, AttributeBitmaps, Keys, Slots, Words, clear_bits
-from genus.targets.index._columns import Flags
+from genus.targets.index._columns import ALL_SET, WORD, AttributeBitmaps, Flags, Keys, Slots, Words, clear_bits
 
 Handles: TypeAlias = npt.NDArray[np.int64]
 Rows: TypeAlias = npt.NDArray[np.int32]
@@ -192,8 +191,8 @@ class Segment:
         starts = np.cumsum(lengths) - lengths
         for width in np.unique(lengths).tolist():
             chosen = (lengths == width).nonzero()[0]
-            places = starts[chosen][:, None] + np.arange(width)
-            rows = self._table(width).add_all(first + chosen, which[places], low[places], high[places])
+            positions = starts[chosen][:, None] + np.arange(width)
+            rows = self._table(width).add_all(first + chosen, which[positions], low[positions], high[positions])
             self._row[first + chosen] = rows
         self._changed += range(first // WORD, -(-last // WORD))
 
@@ -390,7 +389,7 @@ class RangeStore:
         return sum(segment.count for segment in self.segments)
 
     def add(self, handle: int, profile: int, intervals: dict[int, Interval]) -> tuple[Segment, int]:
-        """Add a subscription; returns its place."""
+        """Add a subscription; returns its location."""
         while self._with_room and not self._with_room[-1].has_room:
             self._with_room.pop()
         segment = self._with_room[-1] if self._with_room else self._begin(1)
@@ -400,14 +399,14 @@ class RangeStore:
     def add_all(
         self, handles: Handles, profile: int | Slots, lengths: Slots, which: Numbers, low: Keys, high: Keys
     ) -> list[tuple[Segment, int]]:
-        """Add many subscriptions to a segment of their own; returns their places."""
+        """Add many subscriptions to a segment of their own; returns their locations."""
         segment = self._begin(len(handles))
         segment.add_all(handles, profile, lengths, which, low, high)
         segment.extend_bitmaps(self)
         return [(segment, slot) for slot in range(len(handles))]
 
     def remove(self, segment: Segment, slot: int) -> None:
-        """Remove a subscription by its place."""
+        """Remove a subscription by its location."""
         if not segment.has_room:
             self._with_room.append(segment)
         segment.remove(slot)
@@ -427,7 +426,7 @@ class RangeStore:
         return max(samples, key=lambda one: len(one[0]))
 
     def compact(self) -> dict[int, tuple[Segment, int]]:
-        """Put all subscriptions into one segment without room to grow; returns their new places by handle."""
+        """Put all subscriptions into one segment without room to grow; returns their new locations by handle."""
         parts = [segment.contents() for segment in self.segments if segment.count]
         self.segments, self._with_room = [], []
         if not parts:

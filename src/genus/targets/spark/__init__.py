@@ -61,7 +61,7 @@ class SparkFilter:
         self._reads = tuple(attribute.name for attribute in subscription.vector if attribute.name in wanted)
 
     def condition(self, types: Iterable[str] | None = None, hidden: Collection[str] = ()) -> Column:
-        """A column that is true for rows that match, and false or NULL for others.
+        """Return a column that is true for rows that match, and false or NULL for others.
 
         `types` are the names of the matching types in a lake's catalog; without it, those declared in Python. `hidden`
         are attributes that the table has with another type than the subscription means (`hidden_names`).

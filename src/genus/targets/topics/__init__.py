@@ -4,9 +4,8 @@
 them. A `Dialect` is how a network writes keys and patterns.
 """
 
-from genus.targets.topics._compiler import TopicFilter, compile
+from genus.targets.topics._compiler import EventKeys, ParsedKey, TopicFilter, compile, key_of, parse_key
 from genus.targets.topics._dialect import MQTT, NATS, ZENOH, Dialect
-from genus.targets.topics._keys import EventKeys, ParsedKey, key_of, parse_key
 
 __all__ = [
     "MQTT",

@@ -49,7 +49,7 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
     empty_chunks: bool = False
 
     def join(self, chunks: Iterable[str]) -> str:
-        """Return a key or pattern of its chunks.
+        """Join chunks to a key or pattern.
 
         >>> NATS.join(["city", "Loop", "_"])
         'city.Loop._'
@@ -113,9 +113,9 @@ class Dialect(msgspec.Struct, frozen=True, cache_hash=True):
         return _parse(self, text) is not None
 
     def escape(self, text: str) -> str:
-        """Any text as one chunk, the same in all dialects: letters, digits, `_` and `-` stay, others become codes.
+        """Write any text as one chunk, the same in all dialects: letters, digits, `_` and `-` stay.
 
-        The chunk is never empty, and never just `_`; different texts have different chunks.
+        Other signs become codes. The chunk is never empty, and never just `_`; different texts have different chunks.
 
         >>> ZENOH.escape("traffic.Loop"), ZENOH.escape("A8/km 31"), ZENOH.escape("")
         ('traffic~2ELoop', 'A8~2Fkm~2031', '~')

@@ -6,7 +6,7 @@ pairs never cross. The hits of the lower loop are decided one after the other:
 
 * at once, if it fits the first waiting hit of the upper loop well, and no other nearly as well;
 * otherwise after `AHEAD` more vehicles or `LOOK_AHEAD_US`: by the likeliest of all ways to pair the hits that are known
-  by then (`genus_traffic.passages.choice`).
+  by then (`genus_traffic.passages.hits`).
 
 A speed is given if all four edges fit one vehicle and no other explanation is nearly as likely. One-sided hits have no
 speed.
@@ -21,9 +21,8 @@ from typing import NamedTuple
 
 from genus.errors import EventError
 from genus.model import micros_of_time
-from genus_traffic.passages.choice import Choice, choose, quick_choice
 from genus_traffic.passages.fit import Fit
-from genus_traffic.passages.hits import Hit, LoopEdge, in_order
+from genus_traffic.passages.hits import Choice, Hit, LoopEdge, choose, in_order, quick_choice
 from genus_traffic.types import Edge, Loop
 
 AHEAD = 3

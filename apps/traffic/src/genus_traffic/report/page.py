@@ -16,8 +16,7 @@ from markupsafe import Markup
 from genus.errors import GenusError
 from genus.studio import bundle, stylesheet, vendor
 from genus_traffic.report import formats
-from genus_traffic.report.bus import CLASSES, is_late, sum_channels
-from genus_traffic.report.charts import chart_data, worst_sites
+from genus_traffic.report.charts import CLASSES, chart_data, is_late, sum_channels, worst_sites
 from genus_traffic.report.checks import answers_agree, checks
 from genus_traffic.report.type_tree import division_example, families
 from genus_traffic.results import Results

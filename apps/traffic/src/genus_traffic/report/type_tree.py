@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from genus.studio import AttributeCell
-from genus.studio import TypeRow as DrawnType
+from genus.studio.types import AttributeCell
+from genus.studio.types import TypeRow as DrawnType
 from genus_traffic.results import TypeRow
 
 _ROOT = "Event"

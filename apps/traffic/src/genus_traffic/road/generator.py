@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from genus_traffic.road.detections import Detection, LoopOfPair, Passage
 from genus_traffic.road.lanes import Road
 from genus_traffic.road.scene import Scene, Site
+from genus_traffic.road.truth import Detection, LoopOfPair, Passage
 from genus_traffic.road.vehicles import LOWER_M, UPPER_M, Vehicle
 from genus_traffic.types import DISTANCE_M, Category
 

@@ -14,9 +14,9 @@ from multiprocessing.synchronize import Event as Flag
 from typing import NamedTuple, TypeAlias
 
 from genus.errors import GenusError
-from genus_traffic.road.detections import Detection, Passage
 from genus_traffic.road.generator import generate
 from genus_traffic.road.scene import Scene, Site
+from genus_traffic.road.truth import Detection, Passage
 from genus_traffic.segment.segment import Segment, SegmentOutcome
 
 SiteProgress: TypeAlias = tuple[str, float]

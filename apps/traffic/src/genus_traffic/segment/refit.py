@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from genus.can import World
 from genus.can.types import Slot
-from genus_traffic.road.detections import Detection
+from genus_traffic.road.truth import Detection
 from genus_traffic.segment.plan import HEARTBEAT_NS
 from genus_traffic.segment.sensors import Sensor
 

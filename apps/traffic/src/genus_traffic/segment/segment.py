@@ -19,7 +19,7 @@ from genus.can.types import ChannelResult
 from genus.errors import BusError, PlanError
 from genus.model import name_of
 from genus_traffic.results import BusPicture, ChannelRow
-from genus_traffic.road.detections import Detection
+from genus_traffic.road.truth import Detection
 from genus_traffic.segment.listeners import Arrival, Gateway, LanePassage, VelocityMonitor
 from genus_traffic.segment.picture import picture_of
 from genus_traffic.segment.plan import (

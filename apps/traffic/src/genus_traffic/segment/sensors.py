@@ -11,7 +11,7 @@ import msgspec
 from genus import Event, EventChannel, open_bus
 from genus.can import World
 from genus.model import micros_of_time
-from genus_traffic.road.detections import Detection
+from genus_traffic.road.truth import Detection
 from genus_traffic.segment.plan import (
     CARRIED,
     EDGES,

@@ -7,7 +7,7 @@ import { about, agoColumn, counter, factList, gaugeColumn, measure, named, rates
 
 const isOverBound = (row) => isNumber(row.bound_ms) && row.worst_latency_ms > row.bound_ms;
 const late = (row) => (isNumber(row.missed) || isNumber(row.expired) ? (row.missed ?? 0) + (row.expired ?? 0) : null);
-const isTroubled = (row) => Boolean(late(row) || row.lost || isOverBound(row) || ["wrong", "degraded"].includes(row.health));
+const hasProblem = (row) => Boolean(late(row) || row.lost || isOverBound(row) || ["wrong", "degraded"].includes(row.health));
 const publisher = (row) => row.publisher || "all publishers";
 const ofBound = (row) => (isNumber(row.bound_ms) && isNumber(row.worst_latency_ms) ? row.worst_latency_ms / row.bound_ms : null);
 
@@ -34,8 +34,8 @@ export const channelColumns = (store) => [
 ];
 
 export default tableView("channels", "Channels", (ctx) => ({
-  word: "channel", columns: channelColumns(ctx.store), isAging: true, detail: (key, row) => new ChannelDetail(row, ctx), tone: (row) => (isTroubled(row) ? "bad" : ""),
-  filters: [{ id: "troubled", label: "only with trouble", note: "Channels that lost events, were late, or are wrong or degraded", test: isTroubled }],
+  word: "channel", columns: channelColumns(ctx.store), isAging: true, detail: (key, row) => new ChannelDetail(row, ctx), tone: (row) => (hasProblem(row) ? "bad" : ""),
+  filters: [{ id: "problems", label: "only with problems", note: "Channels that lost events, were late, or are wrong or degraded", test: hasProblem }],
   empty: "Nobody has announced or published anything yet.",
 }));
 

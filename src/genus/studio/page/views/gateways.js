@@ -5,7 +5,7 @@ import { drawNetworks, sideState } from "../components/network.js";
 import { term } from "../terms.js";
 import { about, counter, factList, measure, named, stateColumn, tableView } from "./table-view.js";
 
-const isTroubled = (row) => !row.is_connected || row.lost > 0 || row.refused > 0;
+const hasProblem = (row) => !row.is_connected || row.lost > 0 || row.refused > 0;
 const COUNTERS = [
   ["crossed", "Crossed", "Events that were sent to this side."], ["wanted", "Wanted", "Events of other sides that this side wants."],
   ["lost", "Lost", undefined, "bad"], ["waiting", "Waiting", "Events that wait for this side, in the queue and in the spool."], ["spooled", "Spooled", undefined, "warn"],
@@ -36,7 +36,7 @@ function networks({ store }) {
 }
 
 export default tableView("gateways", "Gateways", () => ({
-  word: "side", columns: columns(), tone: (row) => (isTroubled(row) ? "bad" : ""), isShort: true, detail: (key, row) => { const element = factList(FACTS, row); return { element, update: element.update }; },
-  filters: [{ id: "troubled", label: "only with trouble", note: "Sides that are not connected, lost events or refused subscriptions", test: isTroubled }],
+  word: "side", columns: columns(), tone: (row) => (hasProblem(row) ? "bad" : ""), isShort: true, detail: (key, row) => { const element = factList(FACTS, row); return { element, update: element.update }; },
+  filters: [{ id: "problems", label: "only with problems", note: "Sides that are not connected, lost events or refused subscriptions", test: hasProblem }],
   empty: "No source is a gateway. Open one with its control address: genus studio gateway:...",
 }), networks);

@@ -24,7 +24,7 @@ const columns = (store) => [
 
 export default tableView("nodes", "Nodes", ({ store }) => ({
   word: "node", columns: columns(store), isAging: true, detail: (key, row) => new NodeDetail(row), tone: (row) => (row.is_well ? "" : "bad"),
-  filters: [{ id: "unwell", label: "only not well", note: "Nodes whose state is not as it should be", test: (row) => !row.is_well }],
+  filters: [{ id: "unwell", label: "only with problems", note: "Nodes whose state is not as it should be", test: (row) => !row.is_well }],
   empty: "No source has told of a node.",
 }));
 

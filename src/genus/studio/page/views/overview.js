@@ -92,12 +92,12 @@ class ProblemList {
     const { store } = this.ctx, states = [...store.rows("sources")].map(([name, row]) => [name, sourceState(row), row.health_since_ms]);
     const unseen = states.filter(([, state]) => !WELL.includes(state)), isGone = ["gone", "reconnecting"].includes(store.status.state);
     const words = unseen.map(([name, state, from]) => `${name}: ${STATES[state][1]}${isNumber(from) ? ` since ${since(from, store.now())}` : ""}`);
-    const isTroubled = unseen.some(([, state]) => ["degraded", "wrong", "failed"].includes(state));
-    const head = isTroubled ? "⚠ Not all is well." : "? No problem is known, but not all is seen.";
+    const hasProblem = unseen.some(([, state]) => ["degraded", "wrong", "failed"].includes(state));
+    const head = hasProblem ? "⚠ Not all is well." : "? No problem is known, but not all is seen.";
     const text = isGone ? "? Not known: the server does not answer." : unseen.length ? `${head} ${words.join("; ")}.` : "✓ Nothing is wrong.";
     this.well.hidden = !isGone && (number > 0 || !store.has("problems") || !states.length);
     setText(this.well, text);
-    setAttribute(this.well, "class", `all-well ${isGone ? "" : isTroubled ? "warn" : unseen.length ? "" : "good"}`);
+    setAttribute(this.well, "class", `all-well ${isGone ? "" : hasProblem ? "warn" : unseen.length ? "" : "good"}`);
   }
 }
 

@@ -6,7 +6,7 @@ import { docsOf, term } from "../terms.js";
 import { about, counter, gaugeColumn, measure, stateColumn, tableView } from "./table-view.js";
 
 const isFull = (row) => isNumber(row.capacity) && row.capacity > 0 && row.waiting >= row.capacity;
-const isTroubled = (row) => Boolean(row.failed || row.dropped || isFull(row));
+const hasProblem = (row) => Boolean(row.failed || row.dropped || isFull(row));
 const share = (row) => (row.capacity > 0 && isNumber(row.waiting) ? row.waiting / row.capacity : null);
 const queueText = (row) => (isFull(row) ? `full: ${count(row.waiting)}` : share(row) === null ? count(row.waiting) : `${count(row.waiting)} of ${count(row.capacity)}`);
 
@@ -24,8 +24,8 @@ const columns = () => [
 ];
 
 export default tableView("subscriptions", "Subscriptions", (ctx) => ({
-  word: "subscription", columns: columns(), detail: (key, row) => new SubscriptionDetail(row, ctx), tone: (row) => (isTroubled(row) ? "bad" : ""),
-  filters: [{ id: "troubled", label: "only with trouble", note: "Subscriptions whose handler failed, or that dropped events", test: isTroubled }],
+  word: "subscription", columns: columns(), detail: (key, row) => new SubscriptionDetail(row, ctx), tone: (row) => (hasProblem(row) ? "bad" : ""),
+  filters: [{ id: "problems", label: "only with problems", note: "Subscriptions whose handler failed, or that dropped events", test: hasProblem }],
   empty: "Nobody has subscribed to anything that can be seen from here.",
 }));
 
