@@ -417,6 +417,6 @@ def _check_publishable(program: Program) -> None:
                 )
             if required:
                 raise DeviceError(
-                    f"{cls.name} requires {', '.join(required)}, which the device does not keep, so it cannot publish it; "
-                    "keep it, too (keep, --keep)"
+                    f"{cls.name} requires {', '.join(required)}, which the device does not keep, so it cannot publish "
+                    "it; keep it, too (keep, --keep)"
                 )
