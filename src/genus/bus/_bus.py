@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
@@ -41,6 +42,21 @@ Wanted: TypeAlias = type[T] | AllOf[T] | Subscription[T]
 """What can be subscribed to, besides text."""
 PAGE_ENTRY_POINTS = "genus.pages"
 """The group of entry points in which `Bus.studio` finds its page."""
+
+
+def as_subscription(
+    given: Wanted[Any] | str | None, preferred: Mapping[str, type] = MappingProxyType({}), *, strict: bool = False
+) -> Subscription:
+    """Return the subscription that is meant (None: all events); in a text, names of preferred types mean these."""
+    if given is None:
+        return Subscription(Event)
+    if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
+        return Subscription(given, strict=strict)
+    if isinstance(given, str):
+        return Subscription.parse(given, TypesByName(preferred=preferred), strict=strict)
+    if not isinstance(given, Subscription):
+        raise BusError(f"{given!r} cannot be subscribed to; give a type, all_of(...), a Subscription, or its text")
+    return ensure_subscription(given, strict=strict)
 
 
 class Bus:
@@ -316,14 +332,7 @@ class Bus:
         return self._collection(asked.types)._add_inbox(asked, capacity, overflow, on_problem)
 
     def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
-        """Return the subscription that is meant; in a text, names of the medium's types mean these."""
-        if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
-            return Subscription(given, strict=strict)
-        if isinstance(given, str):
-            return Subscription.parse(given, TypesByName(preferred=self.types), strict=strict)
-        if not isinstance(given, Subscription):
-            raise BusError(f"{given!r} cannot be subscribed to; give a type, all_of(...), a Subscription, or its text")
-        return ensure_subscription(given, strict=strict)
+        return as_subscription(given, self.types, strict=strict)
 
     # -- time --------------------------------------------------------------------------------------------------------
 
