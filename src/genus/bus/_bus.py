@@ -26,7 +26,8 @@ from genus.errors import BusError
 from genus.filters import Subscription, TypesByName
 from genus.filters.internal import drop_implied, ensure_subscription
 from genus.filters.types import AllOf
-from genus.model import Event, Span, check, is_type, nanoseconds, seconds
+from genus.model import Event, Span, is_type, nanoseconds, seconds
+from genus.model import check as check_event
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -45,11 +46,9 @@ PAGE_ENTRY_POINTS = "genus.pages"
 
 
 def as_subscription(
-    given: Wanted[Any] | str | None, preferred: Mapping[str, type] = MappingProxyType({}), *, strict: bool = False
+    given: Wanted[Any] | str, preferred: Mapping[str, type] = MappingProxyType({}), *, strict: bool = False
 ) -> Subscription:
-    """Return the subscription that is meant (None: all events); in a text, names of preferred types mean these."""
-    if given is None:
-        return Subscription(Event)
+    """Return the subscription that is meant; in a text, names of preferred types mean these."""
     if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
         return Subscription(given, strict=strict)
     if isinstance(given, str):
@@ -67,7 +66,7 @@ class Bus:
         link: Link | None = None,
         *,
         on_error: ErrorHandler | None = None,
-        check_events: bool = False,
+        check: bool = False,
         source: str | None = None,
         stamp: bool = False,
     ) -> None:
@@ -80,7 +79,7 @@ class Bus:
         self._last_values = LastValues()
         self._on_error = on_error
         stamping = stamp_with(source, self.now if stamp else None)
-        self._check = in_turn(stamping, check) if check_events else stamping
+        self._check = in_turn(stamping, check_event) if check else stamping
         self._router = Router(in_turn(self._check, link.send) if link else self._check)
         self.receive = delivery_to(self._router)
         """Delivers the events of the link."""

@@ -86,7 +86,7 @@ def record_to_folder(
     """
     flush_s = seconds(flush, "flush", zero=False)
     refused = Refusals(invalid)
-    wanted = as_subscription(subscription, bus.types)  # before there is a folder
+    wanted = as_subscription(Event if subscription is None else subscription, bus.types)  # before there is a folder
     steady = steady or (time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9)
     landing = LandingFolder(Path(folder), name, every, max_events, steady, compress)
     ticking = ticker(landing.tick, flush_s) if ticker else start_ticker(bus, landing.tick, flush_s)

@@ -193,7 +193,7 @@ def record(
     """
     every = seconds(flush, "flush", zero=False)
     refused = Refusals(invalid)
-    wanted = as_subscription(subscription, bus.types)  # before there is a file
+    wanted = as_subscription(Event if subscription is None else subscription, bus.types)  # before there is a file
     writer = RecordingWriter(path, append=append, compress=compress)
     recorder = Recorder(bus, writer, wanted, clock or bus.time_ns, refused)
     recorder.start(ticker(recorder.flush, every) if ticker else start_ticker(bus, recorder.flush, every))

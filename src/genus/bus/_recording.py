@@ -365,7 +365,7 @@ def replay(
         raise ValueError(f"speed must be more than 0, not {speed}")
     if bus is not None:
         sleep, clock = bus.sleep, lambda: bus.time_ns() / 1e9
-    wanted = as_subscription(subscription, {} if bus is None else bus.types)
+    wanted = as_subscription(Event if subscription is None else subscription, {} if bus is None else bus.types)
     recording = recording if isinstance(recording, Recording) else read_recording(recording)
     began, first, count = clock(), None, 0
     for recorded in recording:
