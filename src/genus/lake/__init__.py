@@ -5,17 +5,14 @@
 `genus.lake.types`.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from genus._extras import missing_extra
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
     from genus.lake._analytics.analysis import END_OF_STREAM, Analysis, SettleResult, is_late, persist
     from genus.lake._analytics.pairing import Pairing, pair, seconds
-    from genus.lake._analytics.walk import Walk, WalkResult
-    from genus.lake._analytics.windows import Windows, windows
+    from genus.lake._analytics.windows import Walk, WalkResult, Windows, windows
     from genus.lake._java import find_java, use_java
     from genus.lake._jobs import ship
     from genus.lake._lake import Lake
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
     from genus.lake._stream.derived import DerivedTable, read_results
     from genus.lake._stream.inboxes import Inboxes
     from genus.lake._stream.source import register_data_source
-    from genus.lake._tables.backup import backup
+    from genus.lake._tables.lake_folder import backup
 
 __all__ = [
     "END_OF_STREAM",
@@ -56,23 +53,5 @@ __all__ = [
     "windows",
 ]
 
-
-def _with_advice(find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module that says which extra is missing."""
-
-    def get(name: str) -> Any:
-        try:
-            return find(name)
-        except ModuleNotFoundError as missing:
-            package = (missing.name or "").partition(".")[0]
-            if package in ("pyspark", "py4j"):
-                raise missing_extra("the lake needs pyspark", "lake") from missing
-            if package in ("pyarrow", "numpy"):
-                raise missing_extra("the lake needs pyarrow", "arrow") from missing
-            raise
-
-    return get
-
-
 if not TYPE_CHECKING:
-    __getattr__ = _with_advice(lazy(__name__))
+    __getattr__ = lazy(__name__, pyspark="lake", py4j="lake", pyarrow="arrow", numpy="arrow")

@@ -6,7 +6,6 @@
 from typing import TYPE_CHECKING
 
 from genus._lazy import lazy
-from genus.lake import _with_advice
 
 if TYPE_CHECKING:
     from genus.lake._ingest.ingest import IngestResult
@@ -14,12 +13,11 @@ if TYPE_CHECKING:
     from genus.lake._local import LakeSummary, LocalEvents, LocalPlan
     from genus.lake._query.reading import ReadPlan, TableScan
     from genus.lake._query.removal import RemovalResult
+    from genus.lake._stream.delivery import UpdateResult
     from genus.lake._stream.inboxes import Route
-    from genus.lake._stream.increments import UpdateResult
     from genus.lake._stream.stream import Follower, Progress, Stream, StreamRoute
-    from genus.lake._tables.backup import BackupResult
     from genus.lake._tables.followers import FollowerStatus
-    from genus.lake._tables.lake_folder import HistoryEntry, TableChange
+    from genus.lake._tables.lake_folder import BackupResult, HistoryEntry, TableChange
     from genus.lake._tables.lake_tables import CompactionResult
     from genus.lake._tables.mirror import MirrorResult
     from genus.lake._tables.state import TableStats
@@ -51,4 +49,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = _with_advice(lazy(__name__))
+    __getattr__ = lazy(__name__, pyspark="lake", py4j="lake", pyarrow="arrow", numpy="arrow")
