@@ -194,4 +194,4 @@ def test_the_simulator_tells_of_hard_events_that_nobody_got() -> None:
 def test_bounds_count_on_no_better_clocks_than_there_are() -> None:
     fast, slow = (BusSpec(timing=Timing(bitrate)) for bitrate in (1_000_000, 50_000))
     assert fast.clock_error_ns == fast.precision_ns == slow.precision_ns == 5_000
-    assert slow.clock_error_ns > 20_000 + 5_000, "a bit, and how far clocks drift until the next SYNC"
+    assert slow.clock_error_ns > 22_000, "a bit, and how far clocks drift until the next SYNC"
