@@ -32,7 +32,7 @@ from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.reading import read_events, select_matches
 from genus.lake._query.selection import family_of, select_tables
 from genus.lake._stream.delivery import Increment, UpdateResult, commit_step, next_increment, slowest_recorder
-from genus.lake._tables.commits import COMMIT, START, CommitDraft, Part, count_files, count_rows
+from genus.lake._tables.commits import COMMIT, DEAD_LETTERS, START, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import ROWS_PER_FILE, LakeTables, SparkStore, spark_errors
 from genus.lake._tables.state import LedgerState
@@ -46,6 +46,12 @@ _KIND = "derived table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WATERMARK, _OVERTAKEN, _COLUMNS = "watermark", "overtaken", "columns"
 """Notes of a derived table; the columns are those of all results so far, as Spark writes a schema."""
+
+
+_FILES_FOLLOW = (
+    "the events are not processed yet: files with the same time of change as the newest ones wait for the next batch "
+    "of a stream, and may have earlier events"
+)
 
 
 class DerivedTable:
@@ -104,7 +110,7 @@ class DerivedTable:
         state, newest = self._store.state(), self.lake.state().newest
         lines = [self._waits_for() or _final(state)]
         if not (slowest := self._slowest(newest)):
-            lines.append("the lake has no events yet")
+            lines.append(_FILES_FOLLOW if self._has_events() else "the lake has no events yet")
         else:
             first, last = _text(newest[slowest]), _text(max(newest.values()))
             lines.append(f"of {len(newest)} recorders, {slowest} has recorded up to {first}, the fastest up to {last}")
@@ -124,12 +130,17 @@ class DerivedTable:
         """Return what the waiting rows wait for, in a line; empty if none wait."""
         state, newest = self._store.state(), self.lake.state().newest
         slowest, waiting = self._slowest(newest), count_rows(state.table(WAITING))
-        if slowest is None or not waiting:
+        if slowest is None:
+            return _FILES_FOLLOW if self._has_events() else ""
+        if not waiting:
             return ""
         return (
             f"{_final(state)}; waiting rows: {waiting:,}, because {slowest} has recorded up to "
             f"{_text(newest[slowest])} and its events may be recorded {self.analysis.lateness} after their time"
         )
+
+    def _has_events(self) -> bool:
+        return any(part.table != DEAD_LETTERS for part in self.lake.state().parts.values())
 
     def update(self) -> UpdateResult:
         """Process the events that came into the lake since the last update, in one commit.
