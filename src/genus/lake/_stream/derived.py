@@ -19,6 +19,7 @@ from genus.filters import Subscription
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     RESULTS,
+    TIME,
     WAITING,
     Analysis,
     in_one_task,
@@ -44,7 +45,7 @@ SMALL_ROWS = 200_000
 IDLE = "1 min"
 _KIND = "derived table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WATERMARK, _OVERTAKEN, _COLUMNS = "watermark", "overtaken", "columns"
+_WATERMARK, _OVERTAKEN, _TIMELESS, _COLUMNS = "watermark", "overtaken", "timeless", "columns"
 """Notes of a derived table; the columns are those of all results so far, as Spark writes a schema."""
 
 
@@ -166,7 +167,7 @@ class DerivedTable:
         files stay until `clean` removes them. While the new results are computed, there are none.
         """
         state = self._store.state()
-        notes = {_WATERMARK: "", _OVERTAKEN: "0", _COLUMNS: ""}
+        notes = {_WATERMARK: "", _OVERTAKEN: "0", _TIMELESS: "0", _COLUMNS: ""}
         draft = msgspec.structs.replace(self._store.begin("rewind"), removed=tuple(state.parts), notes=notes)
         commit_step(self._store, msgspec.structs.replace(draft, after=state.cursor, upto=START), _KIND)
         return self.update()
@@ -180,31 +181,36 @@ class DerivedTable:
             return self._result(new.upto.version)
         draft = msgspec.structs.replace(self._store.begin("derive"), after=new.after, upto=new.upto)
         notes = {_WATERMARK: watermark.isoformat()}
-        waiting, overtaken, late = state.table(WAITING), 0, 0
+        waiting, overtaken, late, timeless = state.table(WAITING), 0, 0, int(state.notes.get(_TIMELESS, "0"))
         has_events = any(new.parts_of(self._family(each)) for each in self.subscriptions)
         what = f"derive {folder_name(self.path)} from {folder_name(self.lake.path)}"
         with job_description(self.lake.spark, what), self._store.discarding():
             if has_events or (waiting and watermark != before):
-                added, overtaken, late, columns = self._settle(new, waiting, before, watermark, draft)
+                added, (overtaken, late, new_timeless), columns = self._settle(new, waiting, before, watermark, draft)
+                timeless += new_timeless
                 removed = tuple(part.folder for part in waiting)
                 draft = msgspec.structs.replace(draft, added=added, removed=removed)
                 notes |= _new_columns(self._store, state, columns)
-            notes[_OVERTAKEN] = str(self.overtaken + overtaken)
+            notes |= {_OVERTAKEN: str(self.overtaken + overtaken), _TIMELESS: str(timeless)}
             commit_step(self._store, msgspec.structs.replace(draft, notes=notes), _KIND)
         self._store.remove(f"{self.path}/{folder}" for folder in draft.removed)  # only this class reads waiting rows
         results = count_rows(part for part in draft.added if part.table == RESULTS)
-        return self._result(new.upto.version, new.rows, results, overtaken + late)
+        problem = f"{self.path}: {_why_overtaken(overtaken, timeless, before)}" if overtaken else None
+        return self._result(new.upto.version, new.rows, results, overtaken + late, problem)
 
-    def _result(self, upto: int, events: int = 0, rows: int = 0, late: int = 0) -> UpdateResult:
+    def _result(
+        self, upto: int, events: int = 0, rows: int = 0, late: int = 0, problem: str | None = None
+    ) -> UpdateResult:
         waiting = count_rows(self._store.state().table(WAITING))
-        return UpdateResult(upto, events, rows, late, waiting=waiting, waits_for=self._waits_for())
+        return UpdateResult(upto, events, rows, late, problem, waiting, self._waits_for())
 
     def _settle(
         self, new: Increment, waiting: list[Part], before: datetime | None, watermark: datetime, draft: CommitDraft
-    ) -> tuple[tuple[Part, ...], int, int, StructType]:
+    ) -> tuple[tuple[Part, ...], list[int], StructType]:
         """Write the results that are final and the rows that wait, by one job; few rows are processed in one task.
 
-        Returns what was written, the numbers of events that are overtaken and late, and the columns of the results.
+        Returns what was written, the numbers of events that are overtaken, late and without a time, and the columns of
+        the results.
         """
         families = {self._family(each) for each in self.subscriptions}
         is_small = count_rows([*waiting, *(part for part in new.parts if part.table in families)]) <= SMALL_ROWS
@@ -217,21 +223,21 @@ class DerivedTable:
             settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, watermark)
         parts = self._store.write(mark(settled), draft)
         counts = [count.get for _, count in seen if count is not None]
-        overtaken, late = (sum(count[name] for count in counts) for name in ("overtaken", "late"))
-        return parts, overtaken, late, settled.results.schema
+        totals = [sum(count[name] for count in counts) for name in ("overtaken", "late", "timeless")]
+        return parts, totals, settled.results.schema
 
     def _new_events(
         self, subscription: Subscription, new: Increment, is_behind: Column
     ) -> tuple[DataFrame, Observation | None]:
-        """The new events of a frame; Spark counts those that are overtaken, and others that are late, as it reads."""
+        """The new events of a frame; Spark counts those overtaken, late otherwise, and without a time, as it reads."""
         family = self._family(subscription)
         table = select_tables(subscription, self.lake.catalog, self.lake.state(), parts=())[family]
         events = select_matches(new.events(self.lake, family), subscription, table)
         if not new.parts_of(family):
             return events, None
         count, late = Observation(), is_late(self.analysis.lateness) & ~is_behind
-        counts = F.count_if(is_behind).alias("overtaken"), F.count_if(late).alias("late")
-        return events.observe(count, *counts), count
+        counted = {"overtaken": is_behind, "late": late, "timeless": F.isnull(TIME)}
+        return events.observe(count, *(F.count_if(each).alias(name) for name, each in counted.items())), count
 
     def compact(self) -> int:
         """Rewrite the many small result files as few large ones; returns by how many they became fewer."""
@@ -312,6 +318,22 @@ def _at(micros: int) -> datetime:
 
 def _text(at: int | datetime) -> str:
     return f"{_at(at) if isinstance(at, int) else at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _why_overtaken(overtaken: int, timeless: int, before: datetime | None) -> str:
+    """Say how many events a step left out because their time was settled, and what the likely reason is."""
+    text = f"{overtaken:,} events are left out, because they came after their time was settled"
+    if before == END_OF_STREAM:
+        return f"{text}: the table was finished"
+    if timeless:
+        return (
+            f"{text}; likely by events without a time of their own ({timeless:,} so far), which count by their time of "
+            "recording, that of their file if it says none: declare time: datetime in their class"
+        )
+    return (
+        f"{text}: files of a recorder did not land in order, a recorder was more than idle= behind, or events outside "
+        "the subscription have no time of their own"
+    )
 
 
 def _final(state: LedgerState) -> str:

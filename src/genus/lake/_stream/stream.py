@@ -104,8 +104,9 @@ class Progress(msgspec.Struct, frozen=True):
     waits_for: str = ""
     """Up to when results of an analysis are final, and what its waiting rows wait for; empty if none wait."""
     problem: str | None = None
-    """Which subscriptions were not used, and why; why the previous list was used; which files were skipped; or what
-    may be wrong about how a CAN log was read."""
+    """Which subscriptions were not used, and why; why the previous list was used; which files were skipped; what may
+    be wrong about how a CAN log was read; or how many events came after their time was settled, and the likely reason.
+    """
 
     @property
     def rate(self) -> float:
