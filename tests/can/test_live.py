@@ -26,7 +26,7 @@ from genus.can._node.node import Node
 from genus.can._node.problems import EventMissing, HardStopped, MaybeSent, NotSent
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from genus.can.types import ChannelConflict
 from genus.errors import BusError, EventError, SubscriptionError
 
