@@ -28,7 +28,6 @@ from genus.can._j1939 import (
     J1939Reassembler,
     LongMessage,
     pgn_of,
-    reassembly,
 )
 from genus.can._j1939_transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
 
@@ -216,7 +215,7 @@ def test_packets_that_cannot_be_are_counted_and_skipped() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reassembly, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(_j1939, "MAX_SESSIONS", 4)
     listener = J1939Reassembler()
     for source in range(10):
         listener.receive(*broadcast(source=source)[0], 0)
