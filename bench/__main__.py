@@ -56,6 +56,7 @@ STEPS = (
     Step(("device_frames",), "devices", lambda bench: bench.tables(), ("device_frames", "device_nanopb")),
     step("coap", "coap", lambda bench: bench.run()),
     step("studio", "studio", lambda bench: bench.table()),
+    step("plots", "plots", lambda bench: bench.table()),
     step("importing", "importing"),
 )
 

@@ -230,8 +230,9 @@ def test_a_calendar_of_other_bit_rates_is_refused(types: Path, planned: Timing, 
 
 def test_the_node_in_c_is_generated_for_the_frames_of_the_plan(types: Path) -> None:
     for line, size in (('data_bitrate = "2M"', 64), ("", 8)):
-        found = plan(parse_system(HARD.format(line, types)))
+        found = plan(parse_system(HARD.format(line + '\nsync_period = "30ms"', types)))
         made = generate(catalog(), publish=[Reading]).with_node(plan=found, station="a")
+        assert "config->clock.period_ns = INT64_C(30000000);" in made.node_source, "SYNC as often as planned"
         assert f"\n#define GENUS_DATA_BYTES {size}U /*" in made.node_settings
         assert f"#if GENUS_DATA_BYTES != {size}\n#error" in made.node_source, "settings of another firmware are refused"
         assert ("config->data_bit_ns = 500U;" in made.node_source) is bool(line)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 import can
 from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, UInt8, UInt32, open_bus, this
-from genus.can import BindingFailed, BusOff, open_broker
+from genus.can import BindingFailed, BusOff, load_system, open_broker, plan
 from genus.can._live import host as host_module
 from genus.can._live.host import LiveHost
 from genus.can._live.interfaces import PROFILES, UNKNOWN, interface_arguments, known_options, parse_address
@@ -26,6 +27,7 @@ from genus.can._node.node import Node
 from genus.can._node.problems import EventMissing, HardStopped, MaybeSent, NotSent
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
+from genus.can._protocol.time_service import sync_frame
 from genus.can._wire.frame import Timing
 from genus.can.types import ChannelConflict
 from genus.errors import BusError, EventError, SubscriptionError
@@ -249,6 +251,28 @@ def test_an_address_that_contradicts_its_plan_raises_a_bus_error(
     else:
         with pytest.raises(BusError, match=message):
             open_bus(address)
+
+
+@pytest.mark.parametrize("suffix", ["toml", "json"])
+def test_a_node_has_its_number_and_the_period_of_sync_from_the_plan(
+    virtual: Callable[..., str], tmp_path: Path, suffix: str
+) -> None:
+    system = tmp_path / "system.toml"
+    channel = 'name = "Beacon"\nnode = "tower"\nclass = "hard"\nperiod = "10ms"\nsize = 8'
+    bus = '[bus]\nbitrate = 1_000_000\nsync_period = "40ms"'
+    system.write_text(f"{bus}\n[nodes]\ntower = 5\n[[channel]]\n{channel}\n")
+    planned = plan(load_system(system))
+    planned.calendar.save(tmp_path / "system.json")
+    address = virtual(name="tower", plan=tmp_path / f"system.{suffix}", synchronised="yes", granularity="1us")
+    stamps: list[float] = []
+    channel = address.partition("channel=")[2].partition("&")[0]
+    with can.Bus(interface="virtual", channel=channel) as heard, open_bus(address) as tower:
+        assert tower.link.node.number == 5  # type: ignore[union-attr]
+        while len(stamps) < 6 and (message := heard.recv(2)) is not None:
+            if message.arbitration_id == sync_frame(5, 0, 0).id:
+                stamps.append(message.timestamp)
+    between = sorted(later - one for one, later in pairwise(stamps))
+    assert between[len(between) // 2] == pytest.approx(0.04, abs=0.012)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The `genus` command as a whole: its help, its examples, and how it ends."""
 
+import json
 import re
 import shlex
 import signal
@@ -147,6 +148,55 @@ def test_help_imports_no_command() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr.strip() == ""
+
+
+WITHOUT_EXTRAS = """
+import json, sys
+from importlib.machinery import PathFinder
+
+ALLOWED = {*sys.stdlib_module_names, "genus", "msgspec", "click", "rich", "pygments", "markdown_it", "mdurl"}
+
+class Required(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        first = name.partition(".")[0]
+        found = first in ALLOWED or first.startswith("_sysconfigdata")
+        return super().find_spec(name, path, target) if found else None
+
+sys.meta_path[2:] = [Required]  # after those of built-in and frozen modules
+from click.testing import CliRunner
+from genus.cli import genus
+failed = []
+for words in json.load(sys.stdin):
+    done = CliRunner().invoke(genus, words)
+    if done.exit_code:
+        failed.append(f"{' '.join(words)}: {done.output}{done.exception!r}")
+sys.exit(chr(10).join(failed) or 0)
+"""
+NEEDS_NO_EXTRA = [
+    ["types", "road.py"],
+    ["types", "road.py", "--json"],
+    ["codes", "road.py"],
+    ["catalog", "register", "new.json", "road.py"],
+    ["catalog", "show", "new.json"],
+    ["catalog", "check", "new.json", "road.py"],
+    ["catalog", "etags", "new.json", "Loop"],
+    ["explain", "-t", "road.py", "--catalog", "new.json", "Loop where speed > 1"],
+    ["pub", "-t", "road.py", "--bus", "ipc:nobody", "Loop", "lane=1"],
+    ["c", "generate", "new.json", "-o", "firmware", "--publish", "Loop", "--node"],
+    ["can", "plan", "examples/crossing.toml"],
+    ["doctor"],
+]
+
+
+def test_commands_that_need_no_extra_run_without_any(folder: Path) -> None:
+    """Help of every command included, in a process where no optional package can be imported."""
+    helps = [[*path.split()[1:], "-h"] for path in ALL if path.split()[1] in COMMANDS]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_EXTRAS], input=json.dumps([*helps, *NEEDS_NO_EXTRA]), capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stderr, done.returncode) == ("", 0)
 
 
 # -- the examples ------------------------------------------------------------------------------------------------------

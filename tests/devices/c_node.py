@@ -19,7 +19,7 @@ from genus.can import World
 from genus.can._machine import Accept, Call, Load, Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts, TxChannel, TxCounts, layout_of, problem_calls
 from genus.can._node.membership import PROTOCOL_FILTER, class_of
-from genus.can._node.node import SYNC_PERIOD_NS, Node
+from genus.can._node.node import Node
 from genus.can._node.problems import (
     BindingFailed,
     BusOff,
@@ -40,7 +40,7 @@ from genus.can._node.problems import (
 )
 from genus.can._node.slots import SlotSender
 from genus.can._plan.calendar import Slot
-from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
+from genus.can._protocol.clock_model import SYNC_PERIOD_NS, UNBOUNDED_PRECISION
 from genus.can._protocol.messages import signed_subject
 from genus.can._protocol.notices import Configured, NodeIdConflict
 from genus.can._wire.frame import ETAG_MASK, Frame, Timing, subject_uid

@@ -132,6 +132,9 @@ _EXTRAS = {
     "mcap": "mcap",
     "zenoh": "zenoh",
     "mqtt5": "mqtt",
+    "google": "sparkplug",
+    "aiocoap": "coap",
+    "cbor2": "coap",
     "prometheus_client": "metrics",
     "starlette": "studio",
     "uvicorn": "studio",
@@ -168,7 +171,8 @@ def _with_help(problem: click.UsageError) -> str:
 def _missing(problem: ModuleNotFoundError) -> str:
     package = (problem.name or "").partition(".")[0]
     extra = _EXTRAS.get(package)
-    return f"this needs {package}, which is not installed: {install_command(extra)}" if extra else str(problem)
+    shown = "protobuf" if package == "google" else package
+    return f"this needs {shown}, which is not installed: {install_command(extra)}" if extra else str(problem)
 
 
 def _named(problem: BaseException) -> str:

@@ -22,7 +22,6 @@ from genus.codes import compare_schemes, read_hierarchy
 from genus.codes.types import Block, CodeCost, NotApplicable
 from genus.model import name_of, parents
 from genus.model.types import Attribute
-from genus.net import infer_sparkplug
 
 
 @click.command()
@@ -233,6 +232,8 @@ def infer(path: Path, types: Path | None, mapping: Path | None) -> None:
     genus records infer births.txt
     genus records infer births.txt --python plant.py --mapping plant.toml
     """
+    from genus.net import infer_sparkplug
+
     with path.open(encoding="utf-8") as lines:
         found = infer_sparkplug(lines)
     if not found.mapping:

@@ -223,7 +223,7 @@ def _configure(program: Program, tables: NodeTables) -> str:
         "    config->is_synchronised = true;",
         f"    config->bit_ns = {tables.timing.bit_ns}U;",
         *([f"    config->data_bit_ns = {tables.timing.data_bit_ns}U;"] if tables.timing.data_bitrate else []),
-        "    config->clock.period_ns = INT64_C(20000000);",
+        f"    config->clock.period_ns = INT64_C({tables.sync_period_ns});",
         "    config->clock.drift_ppm = 100U;",
         "    config->clock.wander_ppm = 10U;",
         "    config->clock.granularity_ns = 100U;",

@@ -90,6 +90,8 @@ class NodeTables(msgspec.Struct, frozen=True):
 
     number: int
     timing: Timing
+    sync_period_ns: int
+    """How often clocks are synchronised."""
     channels: tuple[ChannelRow, ...]
     slots: tuple[SlotRow, ...]
     subjects: tuple[tuple[str, int], ...]
@@ -164,6 +166,7 @@ def make_tables(
     made = NodeTables(
         number=min((spec.number for spec in own), default=0),
         timing=bus.timing,
+        sync_period_ns=bus.sync_period_ns,
         channels=rows,
         slots=slots,
         subjects=tuple(dict.fromkeys((name, subject_uid(name)) for name in _subscribed(subscriptions, catalog))),

@@ -4,8 +4,9 @@ import errno
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 import can
 from genus._extras import install_command
@@ -99,23 +100,30 @@ def open_host(machine: Machine, address: CanAddress) -> LiveHost:
     return LiveHost(machine, bus, profile_of(address.interface, address.confirm), lost, address.timing)
 
 
-def calendar_of(address: CanAddress, path: Path) -> Calendar:
-    """Return the calendar in a file, or the one planned from a system file (`.toml`), if it fits the address."""
+def read_plan(address: CanAddress) -> tuple[Calendar, int | None]:
+    """Return the calendar of an address's plan, and the number that its node has there, if it has one.
+
+    The plan is a calendar, or a system file (`.toml`) that is planned now. BusError if it does not fit the address.
+    """
+    path, name = address.plan, address.name
+    if path is None:
+        return Calendar(), None
+    numbers: Mapping[str, int] = {}
     if path.suffix != ".toml":
         calendar = Calendar.load(path)
     else:
         planned = plan(load_system(path), with_advice=False)
-        calendar = planned.calendar
+        calendar, numbers = planned.calendar, planned.system.nodes
         for verdict in planned.refused:
             log.warning("%s: %s is not admitted: %s", path, verdict.channel, verdict.reason)
         for collision in planned.collisions:
             log.warning("%s: %s", path, collision)
         if planned.system.bus.timing != address.timing:
             raise BusError(f"{path} is planned for {planned.system.bus.timing}, but the address says {address.timing}")
-    numbers = {slot.number for slot in calendar.slots if slot.node == address.name}
-    if address.number is not None and numbers - {address.number}:
-        raise BusError(f"{path} has {address.name} as node {numbers.pop()}, but the address says {address.number}")
-    return calendar
+    sends = {slot.number for slot in calendar.slots if slot.node == name}
+    if address.number is not None and sends - {address.number}:
+        raise BusError(f"{path} has {name} as node {sends.pop()}, but the address says {address.number}")
+    return calendar, numbers.get(name, min(sends, default=None))
 
 
 class CanLink(NodeLink):
@@ -134,7 +142,10 @@ class CanLink(NodeLink):
         """
         address = self.address
         databases = load_databases(address)
-        node = _make_node(address, deliver) if address.joins else None
+        calendar, number = read_plan(address)
+        if address.number is None and address.catalog is not None:
+            address = msgspec.structs.replace(address, number=number)
+        node = _make_node(address, calendar, deliver) if address.joins else None
         if databases is None:
             assert node is not None, "an address without databases is a node's"
             self._host = host = open_host(node, address)
@@ -263,7 +274,7 @@ def _call_all(functions: list[Callable[[], None]]) -> None:
         function()
 
 
-def _make_node(address: CanAddress, deliver: Callable[[Event], None]) -> Node:
+def _make_node(address: CanAddress, calendar: Calendar, deliver: Callable[[Event], None]) -> Node:
     return Node(
         address.uid,
         name=address.name,
@@ -271,8 +282,9 @@ def _make_node(address: CanAddress, deliver: Callable[[Event], None]) -> Node:
         catalog=Catalog.load(address.catalog) if address.catalog is not None else None,
         etags=FileEtags(address.catalog) if address.catalog is not None else None,
         number=address.number,
-        slots=() if address.plan is None else calendar_of(address, address.plan).slots,
+        slots=calendar.slots,
         synchronised=address.synchronised,
+        sync_period_ns=calendar.sync_period_ns,
         granularity_ns=address.granularity_ns,
         banks=_banks_for_events(address),
         on_event=deliver,

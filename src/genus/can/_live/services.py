@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from genus.can._live.interfaces import CanAddress, parse_address
-from genus.can._live.link import calendar_of, load_databases, open_host
+from genus.can._live.link import load_databases, open_host, read_plan
 from genus.can._monitor import ChannelStatistics, Monitor, MonitoredFrame
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import FileEtags, FileStore
@@ -163,7 +163,7 @@ class LiveMonitor:
         """The catalog file; None without one."""
         self.catalog = None if catalog is None else Catalog.load(catalog)
         """The catalog by which channels are named."""
-        self.calendar = None if address.plan is None else calendar_of(address, address.plan)
+        self.calendar = None if address.plan is None else read_plan(address)[0]
         """The slots of the plan that the address names."""
         self._databases = load_databases(address)
         self._receivers: list[Callable[[Event, int, int], object]] = []

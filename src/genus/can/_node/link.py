@@ -116,7 +116,10 @@ class NodeLink(Link):
         if self.node.why_without_number:
             return self.node.why_without_number
         if self.node.number is None:
-            return f"no broker gave this node a number within {BINDING_S:g} s; start one with `genus can broker`"
+            return (
+                f"no broker gave this node a number within {BINDING_S:g} s; start one with `genus can broker`, or give "
+                "number=... and catalog=... (with plan=... and name=..., the catalog is enough)"
+            )
         if self.node.catalog is None:
             return f"no broker sent a catalog within {BINDING_S:g} s"
         return f"no broker bound it within {BINDING_S:g} s"

@@ -29,7 +29,7 @@ from genus.can._node.tx import Transmitter
 from genus.can._node.tx_queue import Context
 from genus.can._plan.calendar import Slot
 from genus.can._protocol.broker_tables import EtagSource, MemoryEtags
-from genus.can._protocol.clock_model import UNBOUNDED_PRECISION
+from genus.can._protocol.clock_model import SYNC_PERIOD_NS, UNBOUNDED_PRECISION
 from genus.can._protocol.time_service import FOLLOW_UP, SYNC, TimeService
 from genus.can._wire.frame import (
     ETAG_MASK,
@@ -48,8 +48,6 @@ from genus.model import Event
 
 NEVER = 1 << 62
 """A reading that no clock reaches."""
-SYNC_PERIOD_NS = 20_000_000
-"""How often clocks are synchronised; the same for all nodes of a bus."""
 
 
 def _check_fixed_number(number: int, catalog: Catalog | None) -> None:

@@ -360,7 +360,8 @@ def plan(system: System, *, with_advice: bool = True) -> Plan:
         if not found.refused:
             break
     assert found is not None
-    found = msgspec.structs.replace(found, collisions=find_collisions(system))
+    calendar = Calendar(found.calendar.slots, system.bus.sync_period_ns)
+    found = msgspec.structs.replace(found, calendar=calendar, collisions=find_collisions(system))
     return _with_advice(found) if with_advice and found.refused else found
 
 

@@ -26,11 +26,12 @@ from functools import cached_property
 from itertools import groupby
 from math import gcd, lcm
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Annotated, NamedTuple, Self
 
 import msgspec
 
 from genus.can._plan.system import BusSpec, ChannelSpec, ErrorPassivePolicy, ForeignFrame, System
+from genus.can._protocol.clock_model import SYNC_PERIOD_NS
 from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PASSIVE_ABOVE, TEC_PER_FAILURE, WARNING_FROM
 from genus.errors import PlanError
 from genus.model.internal import format_nanoseconds
@@ -195,11 +196,13 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
     """Slots that never overlap, ordered by offset; they repeat every `cycle_ns`."""
 
     slots: tuple[Slot, ...] = ()
+    sync_period_ns: int = SYNC_PERIOD_NS
+    """How often the clocks of the nodes are synchronised."""
 
     @classmethod
-    def of(cls, slots: Iterable[Slot]) -> Self:
+    def of(cls, slots: Iterable[Slot], sync_period_ns: int = SYNC_PERIOD_NS) -> Self:
         """Return a calendar of slots; PlanError if two of them overlap or one does not fit its period."""
-        calendar = cls(tuple(sorted(slots, key=lambda slot: (slot.offset_ns, slot.channel))))
+        calendar = cls(tuple(sorted(slots, key=lambda slot: (slot.offset_ns, slot.channel))), sync_period_ns)
         calendar._check()
         return calendar
 
@@ -229,7 +232,8 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
     def text(self) -> str:
         """Return the calendar as JSON, one line per slot, as nodes read it."""
         lines = ",\n".join(f"  {msgspec.json.encode(slot).decode()}" for slot in self.slots)
-        return f'{{"format": "{_FORMAT}", "slots": [\n{lines}\n]}}\n'
+        sync = "" if self.sync_period_ns == SYNC_PERIOD_NS else f'"sync_period_ns": {self.sync_period_ns}, '
+        return f'{{"format": "{_FORMAT}", {sync}"slots": [\n{lines}\n]}}\n'
 
     @classmethod
     def parse(cls, text: str | bytes, source: str = "calendar") -> Self:
@@ -238,7 +242,7 @@ class Calendar(msgspec.Struct, frozen=True, dict=True):
             found = msgspec.json.decode(text, type=_CalendarFile)
             if found.format != _FORMAT:
                 raise PlanError(f"has the format {found.format!r}, not {_FORMAT!r}")
-            return cls.of(found.slots)
+            return cls.of(found.slots, found.sync_period_ns)
         except (msgspec.MsgspecError, UnicodeError, PlanError) as problem:
             raise PlanError(f"{source}: {problem}") from None
 
@@ -305,6 +309,7 @@ def _line(slot: Slot, cycle_ns: int, width: int) -> str:
 class _CalendarFile(msgspec.Struct, forbid_unknown_fields=True):
     format: str
     slots: list[Slot]
+    sync_period_ns: Annotated[int, msgspec.Meta(ge=100)] = SYNC_PERIOD_NS
 
 
 def _check_slot(slot: Slot) -> None:

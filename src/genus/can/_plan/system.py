@@ -13,6 +13,7 @@ import msgspec
 
 from genus.bus import BestEffort, Hard, Soft
 from genus.bus.types import QoS
+from genus.can._protocol.clock_model import SYNC_PERIOD_NS
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Identifier, Priority, Timing, padded_size
 from genus.can._wire.segments import frame_sizes
 from genus.errors import PlanError
@@ -97,7 +98,7 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes whose controllers know only classic CAN: they destroy every CAN FD frame. None: not known."""
     middleware: bool = True
     """Whether the frames of clock synchronisation, claims and reports are on the bus."""
-    sync_period_ns: int = 20_000_000
+    sync_period_ns: int = SYNC_PERIOD_NS
 
     def __post_init__(self) -> None:
         if self.gap_ns < 2 * self.precision_ns:

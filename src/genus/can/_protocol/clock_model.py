@@ -15,6 +15,8 @@ import msgspec
 
 from genus.errors import BusError
 
+SYNC_PERIOD_NS = 20_000_000
+"""How often clocks are synchronised unless the plan says otherwise; the same for all nodes of a bus."""
 PPB = 1_000_000_000
 STABLE_NS = 1_000_000_000
 """For this time a measured rate is valid up to `wander_ppm`."""

@@ -13,7 +13,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from genus.can._protocol.clock_model import PPB, UNBOUNDED_PRECISION, ClockAssumptions, ClockSample, GlobalClock
+from genus.can._protocol.clock_model import (
+    PPB,
+    SYNC_PERIOD_NS,
+    UNBOUNDED_PRECISION,
+    ClockAssumptions,
+    ClockSample,
+    GlobalClock,
+)
 from genus.can._wire.frame import (
     ETAG_MASK,
     PRIORITY_SHIFT,
@@ -189,7 +196,7 @@ class TimeService:
         send: Callable[[Frame], object],
         notify: Callable[[TimeNotice], object],
         node: Callable[[], int | None],
-        period_ns: int = 20_000_000,
+        period_ns: int = SYNC_PERIOD_NS,
         drift_ppm: int = 100,
         wander_ppm: int = 10,
         granularity_ns: int = 100,

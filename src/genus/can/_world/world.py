@@ -16,13 +16,14 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qsl
 
 from genus.bus.internal import datetime_of
-from genus.can._node.node import SYNC_PERIOD_NS, Node
+from genus.can._node.node import Node
 from genus.can._plan.admission import Plan
 from genus.can._plan.admission import plan as make_plan
 from genus.can._plan.system import System
 from genus.can._plan.system_file import load_system
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import BrokerTables, MemoryStore
+from genus.can._protocol.clock_model import SYNC_PERIOD_NS
 from genus.can._sim.fault_text import node_names
 from genus.can._sim.faults import Fault, SlotStarts, parse_fault
 from genus.can._sim.scheduler import SimClock, crystal_clock
