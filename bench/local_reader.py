@@ -27,10 +27,9 @@ from genus import Event
 from genus.lake import LakeReader
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.writer import Origin, TableWriter
-from genus.lake._tables.columns import INSTANT
-from genus.lake._tables.commits import Part, new_shapes
+from genus.lake._tables.commits import POSITION, RECORDED, Part, new_shapes
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
-from genus.lake._tables.names import POSITION, RECORDED
+from genus.lake._tables.part_writer import INSTANT
 from genus.lake._tables.store import Store
 from genus.model import name_of
 from genus.model._event import EventMeta

@@ -174,7 +174,7 @@ class Counting:
 def send_packets(case: str, port: int, count: int) -> None:
     from genus.net import Sending
     from genus.net._addresses import parse_zenoh_address
-    from genus.net._zenoh.transport import ZenohTransport
+    from genus.net._zenoh_transport import ZenohTransport
 
     reliable = case.endswith("reliable")
     transport = ZenohTransport(parse_zenoh_address(f"bench?port={port}&overflow=block"))
@@ -188,7 +188,7 @@ def send_packets(case: str, port: int, count: int) -> None:
 
 def receive_packets(case: str, port: int, arrivals: Arrivals) -> Done:
     from genus.net._addresses import parse_zenoh_address
-    from genus.net._zenoh.transport import ZenohTransport
+    from genus.net._zenoh_transport import ZenohTransport
 
     transport = ZenohTransport(parse_zenoh_address(f"bench?port={port}"))
     transport.open(Counting(arrivals))

@@ -19,7 +19,7 @@ from genus.targets import arrow, python, support_matrix
 from genus.targets._compiler import Compiler
 from genus.targets.c._compiler import CCompiler
 from genus.targets.can._compiler import CanCompiler
-from genus.targets.coap._compiler import CoapCompiler
+from genus.targets.coap import CoapCompiler
 from genus.targets.spark._compiler import SparkCompiler
 from genus.targets.topics._compiler import TopicsCompiler
 

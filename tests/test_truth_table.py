@@ -26,8 +26,8 @@ from genus.lake import LakeReader
 from genus.lake._query.route_plan import plan_routes
 from genus.lake._query.subscription_list import RouteEntry
 from genus.lake._tables import part_writer
+from genus.lake._tables.commits import POSITION
 from genus.lake._tables.lake_catalog import CatalogFile
-from genus.lake._tables.names import POSITION
 from genus.model import vector
 from genus.model._values import unread_values
 from genus.targets import arrow, can, coap, python, topics

@@ -3,7 +3,7 @@
 import pytest
 
 from genus import BestEffort, Catalog, Event, Hard, Maybe, Soft, Subscription, UInt8, this
-from genus.bus._qos import QoS
+from genus.bus._link import QoS
 from genus.can._node.node import Node
 from genus.can._node.problems import DeliveryProblem, EventMissing
 from genus.can._plan.calendar import Slot

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.bus._qos import BestEffort, Hard, Soft
+from genus.bus._link import BestEffort, Hard, Soft
 from genus.can._plan.admission import Plan, plan
 from genus.can._plan.system import System
 from genus.can._plan.system_file import format_system, load_system, parse_system

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from genus.bus._codec import Rejected
-from genus.bus._qos import BestEffort, Hard, QoS, Soft
+from genus.bus._link import BestEffort, Hard, QoS, Soft
 from genus.can import World
 from genus.can._machine import Accept, Call, Load, Output
 from genus.can._node.channels import Announcement, Interest, NodeCounts, TxChannel, TxCounts, layout_of, problem_calls

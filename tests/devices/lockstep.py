@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from genus.bus._qos import QoS
+from genus.bus._link import QoS
 from genus.can._machine import Call, Load, Output
 from genus.can._node.channels import Report
 from genus.can._node.node import Node

@@ -19,12 +19,11 @@ from genus.catalog import Catalog
 from genus.lake._ingest.format import Columns, Format, TypePlan, Types
 from genus.lake._ingest.job import SPLIT_BYTES, IngestWork, InputFile, make_draft, run_ingest
 from genus.lake._ingest.writer import Origin, TableWriter
-from genus.lake._tables.columns import INSTANT, OWN_SCHEMA, file_schema
-from genus.lake._tables.commits import CommitDraft, Part, new_shapes
+from genus.lake._tables.commits import POSITION, RECORDED, TYPE, CommitDraft, Part, new_shapes
 from genus.lake._tables.files import file_info
 from genus.lake._tables.lake_catalog import CatalogFile
 from genus.lake._tables.lake_tables import table_schema, with_present_names
-from genus.lake._tables.names import POSITION, RECORDED, TYPE
+from genus.lake._tables.part_writer import INSTANT, OWN_SCHEMA, file_schema
 from genus.lake._tables.store import Store
 from genus.model import Event, name_of, vector
 from genus.model._vector import hidden_names

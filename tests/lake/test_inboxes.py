@@ -24,8 +24,8 @@ from genus.errors import LakeError
 from genus.lake import Inboxes, Lake, LakeReader, RouteEntry, read_results
 from genus.lake._query.route_plan import plan_routes
 from genus.lake._stream import delivery
-from genus.lake._tables.columns import event_schema, file_schema
 from genus.lake._tables.commits import Shape, count_files
+from genus.lake._tables.part_writer import event_schema, file_schema
 from genus.lake._tables.store import Store
 from tests.lake.roads import ALL, MORNING, Category, Counter, Gate, Radar, Streetside, traffic, write_recording
 

@@ -22,7 +22,7 @@ from genus.lake import Lake, LakeReader
 from genus.lake._query import scan
 from genus.lake._query.selection import ABSENT, EVERY, FALSE, TRUE, UNKNOWN, Values, outcomes
 from genus.lake._tables import part_writer
-from genus.lake._tables.names import POSITION
+from genus.lake._tables.commits import POSITION
 from genus.lake.types import LocalEvents
 from tests.lake.roads import ALL, MORNING, Counter, Gate, Radar, Streetside, traffic, write_recording
 from tests.lake.stored import add_events, create_lake

@@ -31,13 +31,11 @@ from genus.errors import LakeError, NotRegistered
 from genus.lake import Lake
 from genus.lake._tables import delta_log
 from genus.lake._tables import ledger as ledger_module
-from genus.lake._tables.columns import file_schema
-from genus.lake._tables.commits import Commit, Part, StoredFile, checksum
+from genus.lake._tables.commits import DEAD_LETTERS, POSITION, SOURCE, Commit, Part, StoredFile, checksum, table_folder
 from genus.lake._tables.delta_log import file_statistics
 from genus.lake._tables.file_systems import FileSystem, LocalFileSystem
-from genus.lake._tables.iceberg import IcebergTables
-from genus.lake._tables.mirror import NOTE_FILE, Mirror
-from genus.lake._tables.names import DEAD_LETTERS, POSITION, SOURCE, table_folder
+from genus.lake._tables.mirror import NOTE_FILE, IcebergTables, Mirror
+from genus.lake._tables.part_writer import file_schema
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
 from tests.lake.roads import ALL, MORNING, Counter, Gate, traffic, write_recording

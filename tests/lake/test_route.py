@@ -28,8 +28,7 @@ from genus.lake._query.number_tables import POSITION_BITS, IntTable, positions_f
 from genus.lake._query.route_job import FileShare, read_shares
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._tables.commits import Shape
-from genus.lake._tables.names import POSITION, RECORDED
+from genus.lake._tables.commits import POSITION, RECORDED, Shape
 from genus.model import name_of, vector
 from genus.model._event import EventMeta
 from genus.model._types import INT64_MAX, INT64_MIN

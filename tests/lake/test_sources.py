@@ -9,9 +9,9 @@ import pytest
 from genus.errors import LakeDamaged
 from genus.lake._tables import ledger as ledger_module
 from genus.lake._tables import ledger_folder
-from genus.lake._tables.backup import backup
 from genus.lake._tables.commits import CommitDraft, IngestedFile, SourceCounts, SourceTableInfo, checksum
 from genus.lake._tables.file_systems import LocalFileSystem
+from genus.lake._tables.lake_folder import backup
 from genus.lake._tables.ledger import FOLD_EVERY, Ledger
 from genus.lake._tables.sources import KEPT_DAYS, MAX_SAME_SIZE, Sources, SourceTable, make_table
 from genus.lake._tables.store import Store

@@ -17,7 +17,7 @@ from genus.bus._codec import encode_event
 from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat
 from genus.lake._ingest.format import Columns, Types
 from genus.lake._ingest.recordings import Recordings
-from genus.lake._tables.names import POSITION
+from genus.lake._tables.commits import POSITION
 from genus.model import name_of
 
 from ..examples import examples

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from genus.cli import genus
 from genus.errors import LakeDamaged, LakeError
 from genus.lake._tables import ledger as ledger_module
-from genus.lake._tables.backup import copy_store
 from genus.lake._tables.commits import Commit, Part, StoredFile, checksum
 from genus.lake._tables.file_systems import LocalFileSystem
+from genus.lake._tables.lake_folder import copy_store
 from genus.lake._tables.ledger import FOLD_EVERY
 from genus.lake._tables.store import Store
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from genus.errors import LakeError
 from genus.lake import Walk, WalkResult
 from genus.lake._analytics import analysis
-from genus.lake._analytics.walk import KEPT, STATE, WAITING, walk_rows
+from genus.lake._analytics.windows import KEPT, STATE, WAITING, walk_rows
 
 from .bursts import GAP_US, GIVES, bursts
 from .hits import Hit, followed, frame, in_order, increments, traffic

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from genus.errors import SpanError
 from genus.lake import DerivedTable, Lake, Windows
-from genus.lake._stream.increments import slowest_recorder
+from genus.lake._stream.delivery import slowest_recorder
 from genus.lake._tables.commits import Commit, fold, recorder_of
 from genus.lake._tables.state import LedgerState
 from tests.lake.roads import ALL, Counter, traffic, write_recording

@@ -14,10 +14,9 @@ from genus.net._link.incoming import MAX_PARTICIPANTS
 from genus.net._link.messages import Beat, control_key, decode_message, encode_message, encode_payload, encode_text
 from genus.net._link.netlink import NetLink
 from genus.net._link.numbers import MAX_RUNS
-from genus.net._link.sealed import SealedTransport
 from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.transport import MqttTransport
-from genus.net._transport import EchoingTransport, SharingTransport, Transport, WindowedTransport
+from genus.net._transport import EchoingTransport, SealedTransport, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import MQTT, ZENOH, Dialect, key_of
 from tests.net.memory_network import Faults, MemoryNetwork
 

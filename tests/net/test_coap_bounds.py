@@ -13,9 +13,9 @@ import pytest
 from genus import Event, Kind, Maybe, Subscription, open_bus
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
-from genus.net._coap import notifier, sessions
+from genus.net._coap import inbox, notifier
 from genus.net._coap import server as coap_server
-from genus.net._coap.sessions import Observer, Sessions
+from genus.net._coap.inbox import Observer, Sessions
 from genus.net._coap.values import ObservationMark, write_mark
 from genus.targets.coap import compile, parse_mask
 
@@ -75,7 +75,7 @@ def test_bodies_in_blocks_are_bounded(raw_server: tuple[Any, Raw], monkeypatch: 
 
 
 def test_a_known_client_may_observe_more_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sessions, "MAX_SESSIONS", 1)
+    monkeypatch.setattr(inbox, "MAX_SESSIONS", 1)
     made = Sessions(10)
 
     def attach(uid: bytes, number: int) -> object:
@@ -173,7 +173,7 @@ def test_a_client_that_vanishes_while_nothing_happens_is_found(monkeypatch: pyte
     """Without events there are no acknowledgements that it could fail to send."""
     for name in ("TICK_S", "PROBE_S", "PLAIN_PROBE_S"):
         monkeypatch.setattr(notifier, name, 0.1)
-    monkeypatch.setattr(sessions, "LINGER_S", 0.1)
+    monkeypatch.setattr(inbox, "LINGER_S", 0.1)
     with server() as (hub, port), client(port) as one:
         heard = Heard()
         one.subscribe(Subscription(CoapLoop), heard)

@@ -7,7 +7,7 @@ import pytest
 
 from genus import Subscription
 from genus.catalog import Catalog
-from genus.net._coap.sessions import BATCH, LINGER_S, Batch, Observer, Session, Sessions
+from genus.net._coap.inbox import BATCH, LINGER_S, Batch, Observer, Session, Sessions
 from genus.net._coap.values import ObservationMark, Outgoing
 from genus.net._envelope import Origin
 from genus.targets.coap import QueryFilter, compile, read_query

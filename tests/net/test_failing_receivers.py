@@ -11,7 +11,7 @@ from genus.net._ipc.transport import IpcTransport
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending, Transport
-from genus.net._zenoh.transport import ZenohTransport
+from genus.net._zenoh_transport import ZenohTransport
 from tests.net.mqtt_servers import KINDS, make_server, running
 from tests.net.recording_receiver import RecordingReceiver
 from tests.net.zenoh_network import free_port, wait_for

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.net._ipc.connections import ipc_folder
-from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.outbox import Outbox, PacketSender
+from genus.net._ipc.inbox import Inbox, Outbox, PacketSender
 from genus.net._ipc.peer import (
     DECLARE,
     DONE,

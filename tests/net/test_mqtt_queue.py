@@ -16,7 +16,7 @@ from genus.errors import BusError
 from genus.net._link.netlink import NetLink, Unlimited
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
-from genus.net._problems import EventsLate
+from genus.net._transport import EventsLate
 from genus.testing import MqttBroker
 
 PATIENCE_S = 30.0

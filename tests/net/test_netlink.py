@@ -19,7 +19,7 @@ from genus.net._cloudevents import CloudEventWriter
 from genus.net._envelope import ENVELOPE, Arrival, Interest, Origin
 from genus.net._link.messages import Loss, control_key, encode_message, encode_payload, encode_text
 from genus.net._link.netlink import NetLink
-from genus.net._problems import EventsLost
+from genus.net._transport import EventsLost
 from genus.targets.topics import MQTT, ZENOH
 from tests.net.memory_network import Faults, MemoryNetwork, MemoryTransport
 

@@ -6,7 +6,7 @@ import pytest
 
 from genus.net import EventsLate, EventsLost, EventsUnread
 from genus.net._link.losses import ProblemQueue
-from genus.net._problems import OnceLogger, ReceiverFailures
+from genus.net._transport import OnceLogger, ReceiverFailures
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from genus import Event, Maybe
 from genus.errors import BusError, EventError, MappingError
 from genus.model import Float32, Int8, UInt16, Unit, attributes
 from genus.model.types import FloatType
+from genus.net import _sparkplug_host as host_module
 from genus.net._link.foreign import ForeignEvent, ForeignLoss
 from genus.net._mqtt.address import parse_mqtt_address
-from genus.net._sparkplug import host as host_module
-from genus.net._sparkplug.host import REBIRTH, REBIRTH_S, Host
-from genus.net._sparkplug.payload import (
+from genus.net._sparkplug_host import REBIRTH, REBIRTH_S, Host
+from genus.net._sparkplug_payload import (
     BOOLEAN,
     DOUBLE,
     INT64,
@@ -31,7 +31,7 @@ from genus.net._sparkplug.payload import (
     read_value,
     wire_value,
 )
-from genus.net._sparkplug.source import Edge, Sparkplug
+from genus.net._sparkplug_source import Edge, Sparkplug
 from genus.records import ForeignTopics, Message, read_mapping
 from genus.records.types import Rejected
 from genus.testing import run_command

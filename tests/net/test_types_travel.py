@@ -25,9 +25,8 @@ from genus.model import attributes, name_of
 from genus.net import Gateway, GatewaySide, NetLink
 from genus.net._envelope import ENVELOPE
 from genus.net._ipc.transport import IpcTransport
-from genus.net._link.unread import MAX_HELD
-from genus.net._problems import EventsLost, EventsUnread
-from genus.net._transport import Sending
+from genus.net._link.losses import MAX_HELD
+from genus.net._transport import EventsLost, EventsUnread, Sending
 from genus.targets.topics import ZENOH
 from tests.net.evolving_process import Program
 from tests.net.memory_network import MemoryNetwork

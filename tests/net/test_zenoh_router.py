@@ -10,7 +10,7 @@ import pytest
 
 from genus.errors import BusError
 from genus.net._transport import Sending
-from genus.net._zenoh.transport import ZenohSender
+from genus.net._zenoh_transport import ZenohSender
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
+from genus.net import _zenoh_transport as transport
 from genus.net._transport import Sending
-from genus.net._zenoh import transport
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 

@@ -98,7 +98,7 @@ def link(bus: Bus) -> NetLink:
 
 PROGRAM = """
 import sys
-from genus.net._zenoh import session
+from genus.net import _zenoh_session as session
 session._COMMON["transport/link/tx/lease"] = int(sys.argv[2])
 from tests.net.test_zenoh_survivors import Member
 member = Member(sys.argv[1])

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from genus.errors import BusError
+from genus.net import _zenoh_session as session
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
-from genus.net._zenoh import session
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 

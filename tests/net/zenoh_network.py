@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from genus.net._addresses import parse_zenoh_address
-from genus.net._zenoh.transport import ZenohSender, ZenohTransport
+from genus.net._zenoh_transport import ZenohSender, ZenohTransport
 
 PATIENCE_S = 20.0
 

@@ -10,8 +10,7 @@ from genus import Event, Kind, Maybe, Subscription, all_of, this
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment, parse_path_segment
 from genus.errors import NotRegistered
-from genus.targets.coap import ServerTests, compile, format_mask, parse_mask, read_query
-from genus.targets.coap._compiler import MAX_TEXT
+from genus.targets.coap import MAX_TEXT, ServerTests, compile, format_mask, parse_mask, read_query
 from tests.examples import examples
 
 from .test_topic_sweep import random_system

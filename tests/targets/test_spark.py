@@ -26,9 +26,9 @@ from genus import Event, Maybe, Subscription, this
 from genus.errors import SubscriptionError
 from genus.filters._evaluate import COMPARE, evaluate, round_to_float32
 from genus.filters.types import Predicate, Term
-from genus.lake._tables.columns import attribute_schema
+from genus.lake._tables.commits import POSITION, TYPE
 from genus.lake._tables.lake_tables import spark_schema
-from genus.lake._tables.names import POSITION, TYPE
+from genus.lake._tables.part_writer import attribute_schema
 from genus.model import Float32, Int8, UInt8, UInt32, vector
 from genus.model._types import INT64_MAX, INT64_MIN
 from genus.model.types import FloatType, OpaqueType

@@ -6,10 +6,9 @@ from genus._lazy import lazy
 from genus.bus._bus import Bus
 from genus.bus._channel import EventChannel
 from genus.bus._collection import Collection
-from genus.bus._link import Capabilities, Link, Publisher
+from genus.bus._link import BestEffort, Capabilities, Hard, Link, Publisher, Soft, format_qos, parse_qos
 from genus.bus._listener import Inbox, Listener
 from genus.bus._open import open_bus, register_link, shown_address
-from genus.bus._qos import BestEffort, Hard, Soft, format_qos, parse_qos
 
 if TYPE_CHECKING:
     from genus.bus._codec import parse_event

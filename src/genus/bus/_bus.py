@@ -10,15 +10,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
-from genus.bus._channel import EventChannel
+from genus.bus._channel import EventChannel, in_turn, stamp_with
 from genus.bus._clock import LateStart, PeriodicTask, SystemClock, TimeReading, datetime_of, system_resolution
 from genus.bus._collection import CAPACITY, Collection, Flavour, RequestHandler, new_collection
-from genus.bus._last_values import CatchUp, KeptEvent, LastValues
-from genus.bus._link import Capabilities, Clock, Link, ProblemHandler, Publisher, Timer
+from genus.bus._last_values import Announcer, CatchUp, KeptEvent, LastValues
+from genus.bus._link import (
+    BestEffort,
+    Capabilities,
+    Clock,
+    Keep,
+    Link,
+    ProblemHandler,
+    Publisher,
+    QoS,
+    Timer,
+    keep_of,
+    qos_of,
+)
 from genus.bus._listener import AsyncListener, Handler, Inbox, Listener, RoundRobin
-from genus.bus._publishers import Announcer
-from genus.bus._publishing import in_turn, stamp_with
-from genus.bus._qos import BestEffort, Keep, QoS, keep_of, qos_of
 from genus.bus._queue import EventQueue, Overflow, check_count
 from genus.bus._router import Interested, Router, SubscriptionCounters, Traffic, delivery_to, log
 from genus.errors import BusError

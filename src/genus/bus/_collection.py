@@ -5,7 +5,7 @@ from functools import partial
 from types import CodeType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, TypeVar, overload
 
-from genus.bus._channel import describe_unfit
+from genus.bus._channel import BatchOwner, PublishMethod, describe_unfit, new_class, publish_at_once, publish_each
 from genus.bus._link import ProblemHandler, WaitFor
 from genus.bus._listener import (
     AsyncListener,
@@ -18,7 +18,6 @@ from genus.bus._listener import (
     check_handler,
     is_async,
 )
-from genus.bus._publishing import BatchOwner, PublishMethod, new_class, publish_at_once, publish_each
 from genus.bus._queue import EventQueue, Overflow, check_count, check_queue
 from genus.bus._router import Interested
 from genus.errors import BusError, EventError
@@ -162,7 +161,7 @@ class Collection(Generic[T]):
             why = "" if isinstance(event, type) else f": {why}"
             raise EventError(f"{self!r} cannot publish {describe_unfit(event)}{why}")
 
-    # -- for routes, with the bus's lock; `_publishing` explains it ----------------------------------------------
+    # -- for routes, with the bus's lock; `_channel` explains it -------------------------------------------------
 
     def _install(self, cls: type, code: CodeType) -> None:
         """Run code to publish events of a class: as `publish` itself, if it has none yet."""
@@ -475,7 +474,7 @@ class Collection(Generic[T]):
 def new_collection(
     bus: CollectionOwner, types: tuple[type, ...], flavour: Flavour, dedup_window: int
 ) -> Collection[Any]:
-    """Return a collection with a class of its own, for its `publish`; see `_publishing`."""
+    """Return a collection with a class of its own, for its `publish`; see `_channel`."""
     cls, method = new_class(Collection, Collection.publish)
     collection: Collection[Any] = cls(bus, types, flavour, dedup_window, method)
     return collection

@@ -1,4 +1,4 @@
-"""Last values: the newest event of each key, for those who subscribe later.
+"""Last values: the newest event of each key, for those who subscribe later; and the publishers of channels.
 
 A channel with `keep=True` puts each event into `LastValues` and then publishes it. A new subscriber is made known to
 the router first, and then gets the kept events. So an event reaches it in at least one of the two ways, and `CatchUp`
@@ -8,22 +8,25 @@ put.
 
 This needs no lock around publishing, but that events of one key are published one after the other; if several threads
 publish the same key at once, which one is the newest is not defined.
+
+A channel publishes by the link if that keeps qualities of service, and else by the bus itself.
 """
 
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from genus.bus._link import Publisher
+from genus.bus._link import BestEffort, Keep, Link, ProblemHandler, Publisher, QoS, SlotTimes
 from genus.bus._listener import Listener
-from genus.bus._qos import Keep
 from genus.errors import BusError, EventError, QueueFull
 from genus.model import Event, attributes, name_of
+from genus.model.internal import retyped_attributes
 from genus.model.types import OpaqueType
 
 if TYPE_CHECKING:
+    from genus.bus._class_route import ClassRoute
     from genus.bus._queue import EventQueue
     from genus.filters import Subscription
     from genus.targets.dispatch import Deliver, Prepare
@@ -317,3 +320,112 @@ class CatchUp:
             if self._queue is not None:
                 self._queue.is_unlimited = False
             self._changed.notify_all()
+
+
+class StampingPublisher(Publisher):
+    """Publishes events with the source and time of publishing, where they have none."""
+
+    def __init__(self, publisher: Publisher, stamp: "Prepare") -> None:
+        self._publisher, self._stamp = publisher, stamp
+
+    def publish(self, event: Any) -> None:
+        """Publish an event of the type."""
+        self._publisher.publish(self._stamp(event))
+
+    def withdraw(self) -> None:
+        """Publish no more."""
+        self._publisher.withdraw()
+
+    @property
+    def slot(self) -> SlotTimes | None:
+        """The slots of its calendar; None if it has none."""
+        return self._publisher.slot
+
+
+class CollectionPublisher(Publisher):
+    """Publishes without deadlines, as a collection does."""
+
+    def __init__(self, collection: "Publishing") -> None:
+        self._collection = collection
+
+    def publish(self, event: Any) -> None:
+        """Publish an event of the type."""
+        self._collection.publish(event)
+
+
+class Publishing(Protocol):
+    """A collection, as its publisher needs it."""
+
+    def publish(self, event: Any) -> None:
+        """Publish an event of the type."""
+
+
+class AnnouncingBus(Protocol):
+    """What announcing a channel needs of its bus."""
+
+    def collection(self, type: type) -> "Publishing":
+        """Return the collection of a type."""
+
+    def _route(self, cls: type) -> "ClassRoute":
+        """Return how events of a class reach their listeners."""
+
+    def _prepare(self, event: Event) -> Event:
+        """Stamp and check an event."""
+
+
+class Announcer:
+    """Makes the publishers of channels: of the link if that keeps qualities of service, and else of the bus itself."""
+
+    def __init__(
+        self,
+        bus: AnnouncingBus,
+        link: Link | None,
+        last_values: LastValues,
+        stamp: "Prepare | None",
+        stamped: list[str],
+    ) -> None:
+        self._bus, self._link, self._last_values = bus, link, last_values
+        self._stamp, self._stamped = stamp, stamped
+
+    def announce(
+        self, cls: type, qos: QoS, on_problem: ProblemHandler | None, carries: tuple[str, ...], keep: Keep | None
+    ) -> Publisher:
+        """Prepare to publish a type; BusError if the medium cannot keep what is asked."""
+        if keep is not None:
+            check_keep(cls, keep)
+        if isinstance(qos, BestEffort) and qos.period is not None:
+            self._check_repeats(cls, qos)
+        if self._link is not None:
+            known = {*carries, *retyped_attributes(cls)}
+            carried = (*carries, *(name for name in self._stamped if name not in known))
+            publisher = self._link.announce(cls, qos, on_problem, carried, keep)
+            if publisher is not None:
+                return self._of_link(publisher, cls, keep)
+        if not isinstance(qos, BestEffort):
+            raise BusError(
+                f"{qos} needs a medium that keeps deadlines, as can: and sim: do; this one takes BestEffort() only"
+            )
+        if keep is None:
+            return CollectionPublisher(self._bus.collection(cls))
+        if self._link is not None:
+            raise BusError(f"{name_of(cls)} cannot be announced with keep=True: this medium keeps no last values")
+        here = RoutePublisher(lambda: self._bus._route(cls).deliver)
+        return LastValuePublisher(self._last_values.keep(cls, keep), self._bus._prepare, here)
+
+    def _check_repeats(self, cls: type, qos: BestEffort) -> None:
+        if self._link is None or not self._link.repeats(cls):
+            raise BusError(
+                f"{name_of(cls)} cannot be announced with a period of {qos.period}: only messages of a database on a "
+                "CAN bus are sent again by themselves; publish it from bus.every(...)"
+            )
+
+    def _of_link(self, publisher: Publisher, cls: type, keep: Keep | None) -> Publisher:
+        """Return the publisher of a link, which stamps its events and keeps last values as the bus does."""
+        if keep is None:
+            return publisher if self._stamp is None else StampingPublisher(publisher, self._stamp)
+        try:
+            values = self._last_values.keep(cls, keep)
+        except BusError:
+            publisher.withdraw()
+            raise
+        return LastValuePublisher(values, self._stamp, publisher)

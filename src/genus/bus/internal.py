@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from genus.bus._clock import SystemClock, datetime_of
     from genus.bus._codec import EventDecoder, Rejected, encode_event, packet_of
     from genus.bus._frames import FORMAT, FileBytes, Frame, FrameFormat, Octets, frames_in
-    from genus.bus._link import WaitFor, end_nothing
-    from genus.bus._qos import qos_of
+    from genus.bus._link import WaitFor, end_nothing, qos_of
     from genus.bus._recording_index import index_of
     from genus.bus._router import SubscriptionCounters
 

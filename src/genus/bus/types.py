@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from genus.bus._codec import Recorded
     from genus.bus._collection import Flavour, RequestHandler
     from genus.bus._folder_recorder import FolderRecorder
-    from genus.bus._link import Clock, Delivery, ProblemHandler, SlotTimes, Timer
+    from genus.bus._link import Clock, Delivery, Keep, ProblemHandler, QoS, SlotTimes, Timer
     from genus.bus._listener import Counters, Handler
-    from genus.bus._qos import Keep, QoS
     from genus.bus._queue import Overflow
     from genus.bus._recorder import Recorder, Refusals, Refused, WhenInvalid
     from genus.bus._recording import Excerpt, Recording

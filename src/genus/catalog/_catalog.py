@@ -11,7 +11,6 @@ from typing import Any, Self
 import msgspec
 
 from genus.catalog._declare import ClassCache, collect_types, describe_clash, order_classes
-from genus.catalog._diff import compare_catalogs, extends
 from genus.catalog._file import Damage, format_catalog, lock_file, parse_catalog, read_text, real_path, replace_text
 from genus.catalog._records import (
     ROOT,
@@ -23,7 +22,7 @@ from genus.catalog._records import (
     presence_reader,
     without_names,
 )
-from genus.catalog._registration import Registration
+from genus.catalog._registration import Registration, compare_catalogs, extends
 from genus.codes.types import Block
 from genus.errors import CatalogConflict, CatalogDamaged, CatalogUnavailable, HierarchyError, NotRegistered
 from genus.model import Event, Span, attributes, name_of, seconds

@@ -14,8 +14,7 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.lake._analytics.analysis import END_OF_STREAM, Analysis, SettleResult, is_late, persist
     from genus.lake._analytics.pairing import Pairing, pair, seconds
-    from genus.lake._analytics.walk import Walk, WalkResult
-    from genus.lake._analytics.windows import Windows, windows
+    from genus.lake._analytics.windows import Walk, WalkResult, Windows, windows
     from genus.lake._java import find_java, use_java
     from genus.lake._jobs import ship
     from genus.lake._lake import Lake
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from genus.lake._stream.derived import DerivedTable, read_results
     from genus.lake._stream.inboxes import Inboxes
     from genus.lake._stream.source import register_data_source
-    from genus.lake._tables.backup import backup
+    from genus.lake._tables.lake_folder import backup
 
 __all__ = [
     "END_OF_STREAM",

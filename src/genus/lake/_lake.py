@@ -32,13 +32,11 @@ from genus.lake._query.removal import (
 from genus.lake._query.subscription_list import SubscriptionSource
 from genus.lake._stream.inboxes import Route
 from genus.lake._stream.stream import MAX_AGE, Progress, Stream
-from genus.lake._tables.commits import DELETION
+from genus.lake._tables.commits import DEAD, DEAD_LETTERS, DELETION, table_folder
 from genus.lake._tables.files import open_path
-from genus.lake._tables.iceberg import IcebergTables, remade_without
 from genus.lake._tables.lake_catalog import CatalogFile, family_name, matching_types
 from genus.lake._tables.lake_tables import CompactionResult, LakeTables, SparkStore, compact_tables
-from genus.lake._tables.mirror import Mirror, MirrorResult
-from genus.lake._tables.names import DEAD, DEAD_LETTERS, table_folder
+from genus.lake._tables.mirror import IcebergTables, Mirror, MirrorResult, remade_without
 from genus.lake._tables.store import HOLDS, MIRROR_NOTE, OFF
 from genus.model import Event, Span, seconds
 from genus.records import Mapping

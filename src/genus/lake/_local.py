@@ -18,12 +18,11 @@ from genus.errors import LakeDamaged, LakeError
 from genus.filters import Subscription
 from genus.filters.types import AllOf, AttributeNames, Predicate, Term
 from genus.lake._query.selection import ADDED, CountedPart, SelectedTable, count_parts, select_tables
-from genus.lake._tables.commits import count_bytes, count_files
+from genus.lake._tables.commits import RECORDED, count_bytes, count_files
 from genus.lake._tables.file_systems import is_object_path
 from genus.lake._tables.files import local_path
 from genus.lake._tables.followers import FollowerSearch, FollowerStatus
 from genus.lake._tables.lake_folder import LakeFolder
-from genus.lake._tables.names import RECORDED
 from genus.lake._tables.state import LedgerState, type_counts
 from genus.lake._tables.store import Store
 
@@ -113,7 +112,7 @@ class LocalEvents:
         import pyarrow as pa
 
         from genus.lake._query.scan import EVENT_FIELDS
-        from genus.lake._tables.columns import stored_type
+        from genus.lake._tables.part_writer import stored_type
 
         types = {name: each.type for table in self._tables.values() for name, each in table.columns.items()}
         return pa.schema([EVENT_FIELDS.get(name) or pa.field(name, stored_type(types[name])) for name in self.columns])
@@ -381,7 +380,7 @@ class LakeReader(LakeFolder):
 
     def iceberg(self, *, progress: Callable[[int, int], object] | None = None) -> "MirrorResult":
         """Bring the Iceberg tables of the lake to the present version, as `Lake.iceberg`."""
-        from genus.lake._tables.iceberg import IcebergTables
+        from genus.lake._tables.mirror import IcebergTables
 
         return IcebergTables(self.store).update(progress)
 

@@ -14,12 +14,11 @@ if TYPE_CHECKING:
     from genus.lake._local import LakeSummary, LocalEvents, LocalPlan
     from genus.lake._query.reading import ReadPlan, TableScan
     from genus.lake._query.removal import RemovalResult
+    from genus.lake._stream.delivery import UpdateResult
     from genus.lake._stream.inboxes import Route
-    from genus.lake._stream.increments import UpdateResult
     from genus.lake._stream.stream import Follower, Progress, Stream, StreamRoute
-    from genus.lake._tables.backup import BackupResult
     from genus.lake._tables.followers import FollowerStatus
-    from genus.lake._tables.lake_folder import HistoryEntry, TableChange
+    from genus.lake._tables.lake_folder import BackupResult, HistoryEntry, TableChange
     from genus.lake._tables.lake_tables import CompactionResult
     from genus.lake._tables.mirror import MirrorResult
     from genus.lake._tables.state import TableStats

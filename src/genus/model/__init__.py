@@ -1,9 +1,9 @@
 """Event types: `Event`, `Kind`, `Maybe`, attribute types, and functions that read what a class declares."""
 
-from genus.model._check import check
 from genus.model._event import Event, Kind, Maybe
 from genus.model._signature import (
     attributes,
+    check,
     conforms,
     is_event_type,
     is_generated,

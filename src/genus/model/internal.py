@@ -1,13 +1,5 @@
 """What other rooms of Genus use of this one, beside its public names. Not for programs: it changes without notice."""
 
-from genus.model._check import (
-    FindInvalid,
-    describe_invalid,
-    invalid_decoded_finders,
-    invalid_decoded_finders_in,
-    invalid_finders,
-    invalid_finders_in,
-)
 from genus.model._declared import declared_types, hide_declared
 from genus.model._event import (
     MAX_TAGGED,
@@ -19,7 +11,18 @@ from genus.model._event import (
     is_attribute_name,
 )
 from genus.model._plain import PLAIN_CLASSES, UNCHANGED, encodable_value, explain_unplain, is_same, plain_value
-from genus.model._signature import GENERATED, family_of, hidden_attributes, retyped_attributes
+from genus.model._signature import (
+    GENERATED,
+    FindInvalid,
+    describe_invalid,
+    family_of,
+    hidden_attributes,
+    invalid_decoded_finders,
+    invalid_decoded_finders_in,
+    invalid_finders,
+    invalid_finders_in,
+    retyped_attributes,
+)
 from genus.model._types import (
     INT64_MAX,
     INT64_MIN,

@@ -22,9 +22,17 @@ if TYPE_CHECKING:
         open_mqtts,
         open_zenoh,
     )
-    from genus.net._problems import EventsLate, EventsLost, EventsUnread
-    from genus.net._sparkplug.infer import infer_sparkplug
-    from genus.net._transport import Abilities, Receiver, Sender, Sending, Transport
+    from genus.net._sparkplug_host import infer_sparkplug
+    from genus.net._transport import (
+        Abilities,
+        EventsLate,
+        EventsLost,
+        EventsUnread,
+        Receiver,
+        Sender,
+        Sending,
+        Transport,
+    )
 
 __all__ = [
     "Abilities",

@@ -12,8 +12,7 @@ from genus.net._ipc.transport import IpcTransport
 from genus.net._link.foreign import CloudTopics, ForeignSource, MappedTopics
 from genus.net._link.netlink import NetLink
 from genus.net._link.outgoing import EncodeCloud
-from genus.net._link.sealed import SealedTransport, read_realm_key
-from genus.net._transport import Transport
+from genus.net._transport import SealedTransport, Transport, read_realm_key
 from genus.records import read_mapping
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def open_zenoh(rest: str) -> NetLink:
         BusError: The realm or an option is wrong, or zenoh is not installed.
     """
     from genus.net._addresses import parse_zenoh_address
-    from genus.net._zenoh.transport import ZenohTransport
+    from genus.net._zenoh_transport import ZenohTransport
 
     options = parse_zenoh_address(rest)
     return _link(ZenohTransport(options), options.realm, "zenoh", options, options.reliable)
@@ -77,7 +76,7 @@ def _foreign_sources(options: "MqttOptions") -> list[ForeignSource]:
         if not options.sparkplug:
             return [MappedTopics(mapping) for mapping in mappings]
         try:
-            from genus.net._sparkplug.source import Sparkplug, is_sparkplug, without_sparkplug
+            from genus.net._sparkplug_source import Sparkplug, is_sparkplug, without_sparkplug
         except ImportError as problem:
             raise BusError(str(missing_extra("sparkplug= needs the package protobuf", "sparkplug"))) from problem
         plain = [without_sparkplug(mapping) if is_sparkplug(mapping) else mapping for mapping in mappings]

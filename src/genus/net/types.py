@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from genus.net._grants import Allowed, Grant, Grants, Identity, Permit, Refusal
     from genus.net._link.presence import AnnouncedChannel, InterestText, Participant
     from genus.net._metrics import Measured, Metric, MetricsServer
-    from genus.net._sparkplug.infer import SparkplugTypes
+    from genus.net._sparkplug_host import SparkplugTypes
 
 __all__ = [
     "Allowed",

@@ -15,15 +15,6 @@ import msgspec
 from genus.model import Event
 from genus.model.internal import create_event, describe_invalid, invalid_finders
 from genus.model.types import OpaqueType
-from genus.records._fields import (
-    ENVELOPE,
-    FieldNode,
-    FieldPlan,
-    cloud_mapping,
-    column_name,
-    describe_version,
-    show_value,
-)
 from genus.records._mapping import (
     DeclaredType,
     DeclaredTypes,
@@ -39,6 +30,15 @@ from genus.records._mapping import (
 )
 from genus.records._payload import Rejected, UnreadFields
 from genus.records._values import ERRORS, TEXT, ReadValue, ValueFormat, is_absent, value_reader
+from genus.records._writer import (
+    ENVELOPE,
+    FieldNode,
+    FieldPlan,
+    cloud_mapping,
+    column_name,
+    describe_version,
+    show_value,
+)
 
 Record: TypeAlias = Fields[str, Any]
 """A decoded JSON object."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         tested_attributes,
     )
     from genus.targets.can._compiler import condense
-    from genus.targets.coap._compiler import has_path
+    from genus.targets.coap import has_path
     from genus.targets.index._buckets import Found
     from genus.targets.index._family_index import FamilyIndex, Location
     from genus.targets.index._segments import Handles

@@ -21,7 +21,7 @@ import pyspark.sql.types as spark
 from pyspark.sql import Column, DataFrame
 
 from genus.errors import LakeError
-from genus.lake._tables.names import EVENT_ID, RECORDED, find_case_twins
+from genus.lake._tables.commits import EVENT_ID, RECORDED, find_case_twins
 from genus.model import Span, duration, micros_of_duration, micros_of_time
 
 _COALESCE_CACHE = "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning"

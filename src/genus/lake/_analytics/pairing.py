@@ -43,7 +43,7 @@ from genus.lake._analytics.analysis import (
     span_micros,
     split_rows,
 )
-from genus.lake._tables.names import COMMIT, DAY, EVENT_ID
+from genus.lake._tables.commits import COMMIT, DAY, EVENT_ID
 from genus.model import Span
 
 LEFT, RIGHT = "left_", "right_"

@@ -58,8 +58,8 @@ from genus.lake._ingest.format import (
     changed_us,
     read_blocks,
 )
+from genus.lake._tables.commits import POSITION, RECORDED
 from genus.lake._tables.files import local_path, open_input
-from genus.lake._tables.names import POSITION, RECORDED
 from genus.model.types import ChoiceType
 
 FRAMES_AT_ONCE = 1 << 18

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
-from genus.lake._tables.columns import attribute_schema
 from genus.lake._tables.files import file_info, local_path, open_input
+from genus.lake._tables.part_writer import attribute_schema
 from genus.model.types import Vector
 
 Unknown: TypeAlias = Literal["dead", "pass"]

@@ -30,14 +30,13 @@ from genus.lake._ingest.job import IngestWork, gather_reports, make_draft
 from genus.lake._ingest.tabular import TableReader, flatten_structs
 from genus.lake._ingest.writer import Origin, TableWriter, TaskReport, Write
 from genus.lake._jobs import folder_name, job_description
-from genus.lake._tables.commits import CommitConflict, CommitDraft, hash_of
+from genus.lake._tables.commits import COMMIT, DAY, OWN_COLUMNS, RECORDED, CommitConflict, CommitDraft, hash_of
 from genus.lake._tables.file_systems import direct_file_system
 from genus.lake._tables.files import write_file
 from genus.lake._tables.lake_catalog import family_name
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import LakeTables
 from genus.lake._tables.mirror import Mirror
-from genus.lake._tables.names import COMMIT, DAY, OWN_COLUMNS, RECORDED
 from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload
 from genus.lake._tables.store import MIRROR_NOTE, OFF, Store
 from genus.model import name_of

@@ -26,11 +26,20 @@ from genus.lake._ingest.job import (
 from genus.lake._ingest.sources import FormatChooser, PathLike, find_files
 from genus.lake._ingest.writer import TaskReport
 from genus.lake._jobs import check_workers, folder_name, job_description
-from genus.lake._tables.commits import MAX_SHAPES, CommitConflict, CommitDraft, IngestedFile, count_rows, new_shapes
+from genus.lake._tables.commits import (
+    DEAD_LETTERS,
+    MAX_SHAPES,
+    POSITION,
+    SOURCE,
+    CommitConflict,
+    CommitDraft,
+    IngestedFile,
+    count_rows,
+    new_shapes,
+)
 from genus.lake._tables.files import FileInfo
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.names import DEAD_LETTERS, POSITION, SOURCE
 from genus.lake._tables.state import LedgerState
 
 COMMIT_BYTES = 1 << 30

@@ -22,10 +22,18 @@ from genus.errors import LakeError
 from genus.lake._ingest.format import Chunk, Columns, Format, Split, Types, types_of
 from genus.lake._ingest.writer import Origin, TableWriter, TaskReport
 from genus.lake._jobs import count_words, folder_name, job_description, parallelism
-from genus.lake._tables.commits import CommitDraft, IngestedFile, Part, hash_of, latest, recorder_of, sum_counts
+from genus.lake._tables.commits import (
+    POSITION,
+    CommitDraft,
+    IngestedFile,
+    Part,
+    hash_of,
+    latest,
+    recorder_of,
+    sum_counts,
+)
 from genus.lake._tables.file_systems import file_system_for
 from genus.lake._tables.files import FileInfo, arrow_opens, open_input, write_file
-from genus.lake._tables.names import POSITION
 from genus.lake._tables.part_writer import RESULT_SCHEMA, DriverUpload, FileReport, write_uploads
 from genus.lake._tables.sources import Sources
 

@@ -47,9 +47,9 @@ from genus.catalog.internal import annotation
 from genus.errors import EventError
 from genus.lake._ingest.format import RAW_LIMIT, Chunk, Columns, DeadLetter, Split, TypePlan, Types
 from genus.lake._ingest.values import CastColumn, read_values, valid_rows
-from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, stored_type
+from genus.lake._tables.commits import POSITION, RECORDED
 from genus.lake._tables.files import open_input
-from genus.lake._tables.names import POSITION, RECORDED
+from genus.lake._tables.part_writer import FIRST_US, INSTANT, LAST_US, stored_type
 from genus.model import Int64
 from genus.model.internal import decoder_annotation, int_range
 from genus.model.types import Attribute, AttributeType, ChoiceType, DurationType, IntType, OpaqueType, TimeType

@@ -28,9 +28,9 @@ from genus.lake._ingest.values import (
     stored_values,
     valid_rows,
 )
-from genus.lake._tables.columns import INSTANT, OWN_SCHEMA
+from genus.lake._tables.commits import POSITION, RECORDED
 from genus.lake._tables.files import open_input
-from genus.lake._tables.names import POSITION, RECORDED
+from genus.lake._tables.part_writer import INSTANT, OWN_SCHEMA
 from genus.model.types import TimeType
 from genus.records import Mapping
 from genus.records.internal import FieldPlan, MappedReader, RecordValues, column_name, read_constant

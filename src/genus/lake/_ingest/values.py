@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from genus.lake._tables.columns import FIRST_US, INSTANT, LAST_US, stored_type
+from genus.lake._tables.part_writer import FIRST_US, INSTANT, LAST_US, stored_type
 from genus.model import micros_of_duration, micros_of_time
 from genus.model.internal import INT64_MAX, INT64_MIN, int_range
 from genus.model.types import (

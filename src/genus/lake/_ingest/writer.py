@@ -15,24 +15,27 @@ import pyarrow.compute as pc
 
 from genus.lake._ingest.format import Chunk, Columns, DeadLetter, TypePlan, Types
 from genus.lake._ingest.values import valid_rows
-from genus.lake._tables.columns import DEAD_SCHEMA, INSTANT, event_schema, file_schema
-from genus.lake._tables.commits import MAX_SHAPES, IngestedFile, Shape, StoredFile, shape_number
-from genus.lake._tables.files import WrittenContent, write_file
-from genus.lake._tables.names import (
+from genus.lake._tables.commits import (
     CODE,
     DAY,
     DEAD,
     DEAD_LETTERS,
     INGESTED,
+    MAX_SHAPES,
     POSITION,
     RECORDED,
     SHAPE,
     SOURCE,
     TAG,
     TYPE,
+    IngestedFile,
+    Shape,
+    StoredFile,
+    shape_number,
     table_folder,
 )
-from genus.lake._tables.part_writer import FileReport, write_parquet
+from genus.lake._tables.files import WrittenContent, write_file
+from genus.lake._tables.part_writer import DEAD_SCHEMA, INSTANT, FileReport, event_schema, file_schema, write_parquet
 
 ROWS_PER_FILE = 2_000_000
 LETTERS_PER_FILE = 128 * 1024

@@ -25,13 +25,12 @@ from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, dead_letter_table, event_table, presence_bits
 from genus.lake._query.scan import DataFile, TableScan
 from genus.lake._query.selection import count_parts, select_tables
-from genus.lake._tables.columns import DEAD_SCHEMA, OWN_SCHEMA, attribute_schema
-from genus.lake._tables.commits import hash_of
+from genus.lake._tables.commits import TYPE, hash_of
 from genus.lake._tables.files import file_info, list_files, open_input
 from genus.lake._tables.lake_catalog import CATALOG_FILE, SubscriptionResolver, matching_types
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import spark_schema
-from genus.lake._tables.names import TYPE
+from genus.lake._tables.part_writer import DEAD_SCHEMA, OWN_SCHEMA, attribute_schema
 from genus.lake._tables.store import Store
 from genus.model import Event, attributes, is_event_type
 from genus.targets import arrow

@@ -17,10 +17,9 @@ from genus.filters import Subscription
 from genus.filters.internal import rebuild
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.selection import ADDED, SelectedTable, select_tables
-from genus.lake._tables.commits import Part, Shape, count_bytes, count_files
+from genus.lake._tables.commits import COMMIT, DAY, TYPE, Part, Shape, count_bytes, count_files, table_folder
 from genus.lake._tables.files import spark_path
 from genus.lake._tables.lake_tables import LakeTables, table_schema
-from genus.lake._tables.names import COMMIT, DAY, TYPE, table_folder
 from genus.lake._tables.state import LedgerState
 from genus.targets import spark as target
 

@@ -24,8 +24,23 @@ from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.selection import SelectedTable, count_parts, day_test
-from genus.lake._tables.columns import DEAD_SCHEMA
-from genus.lake._tables.commits import DELETION, CommitConflict, IngestedFile, Part, Shape, count_rows
+from genus.lake._tables.commits import (
+    COMMIT,
+    DAY,
+    DEAD,
+    DEAD_LETTERS,
+    DELETION,
+    RECORDED,
+    SHAPE,
+    SOURCE,
+    SUBSCRIBER,
+    CommitConflict,
+    IngestedFile,
+    Part,
+    Shape,
+    count_rows,
+    table_folder,
+)
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import (
     LakeTables,
@@ -36,7 +51,7 @@ from genus.lake._tables.lake_tables import (
     with_first_names,
     with_present_names,
 )
-from genus.lake._tables.names import COMMIT, DAY, DEAD, DEAD_LETTERS, RECORDED, SHAPE, SOURCE, SUBSCRIBER, table_folder
+from genus.lake._tables.part_writer import DEAD_SCHEMA
 from genus.lake._tables.state import LedgerState, find_versions
 from genus.lake._tables.store import commit_of, draft_of
 from genus.model import Span, duration, micros_of_time

@@ -31,11 +31,10 @@ from genus.lake._query.lookup import gather
 from genus.lake._query.number_tables import Ints, Matches
 from genus.lake._query.reading import quoted
 from genus.lake._query.route_plan import ALL_OF_SHAPE, OF_SHAPE, FamilyPlan, RoutePlan
-from genus.lake._tables.columns import event_schema
-from genus.lake._tables.commits import Part, sum_counts
+from genus.lake._tables.commits import BATCH, COMMIT, DAY, SHAPE, SUBSCRIBER, SUBSCRIPTION, Part, sum_counts
 from genus.lake._tables.files import arrow_opens, open_input
 from genus.lake._tables.lake_tables import LakeTables, spark_schema
-from genus.lake._tables.names import BATCH, COMMIT, DAY, SHAPE, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.part_writer import event_schema
 from genus.lake._tables.store import commit_of
 
 MATCHES = "matches"

@@ -18,8 +18,7 @@ from genus.lake._query.lookup import Lookup, RangeLookup, ValueLookup, concat_ma
 from genus.lake._query.number_tables import BLOCK, ROOM, Ints, IntTable, Matches, Numbers, expand_runs
 from genus.lake._query.shape_match import ProfileMatches, Words, group_shapes, pack_bits, split_shapes
 from genus.lake._query.templates import EventColumns, Residuals
-from genus.lake._tables.commits import Shape
-from genus.lake._tables.names import SHAPE, TYPE
+from genus.lake._tables.commits import SHAPE, TYPE, Shape
 
 if TYPE_CHECKING:
     from genus.lake._query.subscription_list import RouteEntry

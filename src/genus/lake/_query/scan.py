@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from genus.errors import LakeDamaged
 from genus.filters import Subscription
 from genus.lake._query.selection import ABSENT, ANY, TRUE, Values, outcomes
-from genus.lake._tables.columns import OWN_SCHEMA
+from genus.lake._tables.commits import BATCH, CODE, DAY, TAG, TYPE
 from genus.lake._tables.files import local_path, open_input
-from genus.lake._tables.names import BATCH, CODE, DAY, TAG, TYPE
+from genus.lake._tables.part_writer import OWN_SCHEMA
 from genus.model.internal import hidden_names
 from genus.model.types import Vector
 from genus.targets import arrow

@@ -25,9 +25,8 @@ from genus.catalog.types import TypeEntry
 from genus.errors import LakeError
 from genus.filters import Subscription
 from genus.filters.internal import COMPARE, DURATION_UNITS, OPPOSITE, as_test, needed_attributes
-from genus.lake._tables.commits import Part
+from genus.lake._tables.commits import DAY, OWN_COLUMNS, Part, find_case_twins
 from genus.lake._tables.lake_catalog import attribute_names, family_name, matching_types
-from genus.lake._tables.names import DAY, OWN_COLUMNS, find_case_twins
 from genus.lake._tables.state import LedgerState
 from genus.model import Event, attributes, is_event_type, micros_of_duration, micros_of_time
 from genus.model.internal import hidden_names

@@ -17,9 +17,9 @@ from genus.errors import GenusError, LakeError, SubscriptionError
 from genus.filters import Subscription, read_subscriptions
 from genus.filters.types import AllOf
 from genus.lake._jobs import job_description
+from genus.lake._tables.commits import SUBSCRIBER, SUBSCRIPTION
 from genus.lake._tables.lake_catalog import SubscriptionResolver
 from genus.lake._tables.lake_tables import LakeTables
-from genus.lake._tables.names import SUBSCRIBER, SUBSCRIPTION
 
 SubscriptionSource: TypeAlias = Any
 """Subscriptions as `Lake.route` takes them: a list of `RouteEntry`, of (subscriber, subscription) or of subscriptions;

@@ -1,9 +1,15 @@
-"""Deliveries: the matches of new events of all families, written to inboxes by the tasks of one Spark job.
+"""Increments: the events that came into a lake after a version; and deliveries, the matches of new events.
 
-A task reads shares of the new files, matches the events with the plan, and writes the matches of each family in order
-of subscriber and time, so that one inbox is in few row groups of a file. It begins another file when it has many, so
-that its memory is limited. Names and contents of files depend on the number and the input of the task only: a task that
-is retried, or run twice at the same time, writes the same files. Sizes and checksums are computed in the task.
+A follower stores the version it has processed in its own ledger, in the same commit as its output. So it processes
+every event once, wherever it is stopped or killed, in batch and on a stream. The events are read from the present files
+of the lake, by the version that they came with (`commits.BATCH`): a compaction is no news, old files may be removed,
+and events that were deleted before they were processed are not processed.
+
+A delivery writes the matches of all families to inboxes, by the tasks of one Spark job. A task reads shares of the new
+files, matches the events with the plan, and writes the matches of each family in order of subscriber and time, so that
+one inbox is in few row groups of a file. It begins another file when it has many, so that its memory is limited. Names
+and contents of files depend on the number and the input of the task only: a task that is retried, or run twice at the
+same time, writes the same files. Sizes and checksums are computed in the task.
 
 Inboxes note which entries with a time (`RouteEntry.since`) they have had. An entry that is not among them gets the
 matches of all earlier events from its time on, without those that were delivered to it already.
@@ -23,6 +29,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from genus.errors import LakeError
 from genus.lake._analytics.analysis import event_time
 from genus.lake._jobs import Sent, folder_name, job_description, parallelism, send
 from genus.lake._query.number_tables import Matches
@@ -30,15 +37,116 @@ from genus.lake._query.removal import by_table
 from genus.lake._query.route_job import BATCH_ROWS, Batch, RouteJob
 from genus.lake._query.route_plan import FamilyPlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry
-from genus.lake._stream.increments import Increment
-from genus.lake._tables.columns import event_schema, file_schema
-from genus.lake._tables.commits import CommitDraft, Part, StoredFile, hash_of
+from genus.lake._tables.commits import (
+    COMMIT,
+    DAY,
+    SUBSCRIBER,
+    SUBSCRIPTION,
+    CommitConflict,
+    CommitDraft,
+    Cursor,
+    Part,
+    StoredFile,
+    count_rows,
+    hash_of,
+)
 from genus.lake._tables.files import arrow_opens, write_file
 from genus.lake._tables.lake_tables import LakeTables, SparkStore
-from genus.lake._tables.names import COMMIT, DAY, SUBSCRIBER, SUBSCRIPTION
-from genus.lake._tables.part_writer import RESULT_SCHEMA, ROW_GROUP, DriverUpload, write_tables, write_uploads
-from genus.lake._tables.state import LedgerState
+from genus.lake._tables.part_writer import (
+    RESULT_SCHEMA,
+    ROW_GROUP,
+    DriverUpload,
+    event_schema,
+    file_schema,
+    write_tables,
+    write_uploads,
+)
+from genus.lake._tables.state import LedgerState, is_cut, parts_after
+from genus.lake._tables.store import Store
 from genus.model import micros_of_time
+
+
+class Increment(msgspec.Struct, frozen=True):
+    """The events that a follower has not processed yet."""
+
+    after: Cursor
+    """What was processed before."""
+    upto: Cursor
+    """The version of the lake with the new events."""
+    parts: tuple[Part, ...]
+    newest: Mapping[str, int]
+    """The latest time of recording in the lake, by recorder."""
+    rows: int = 0
+    """The number of new events."""
+
+    def parts_of(self, family: str) -> list[Part]:
+        return [part for part in self.parts if part.table == family]
+
+    def events(self, lake: LakeTables, family: str) -> DataFrame:
+        """Return the new events of a family, with all columns."""
+        return lake.events(family, self.parts_of(family), self.after.version)
+
+
+class UpdateResult(msgspec.Struct, frozen=True):
+    """Result of one step of a follower: `Route.to_inboxes`, `DerivedTable.update`, `Stream.catch_up`."""
+
+    upto: int
+    """Version of the lake that is processed now."""
+    events: int
+    """New events."""
+    rows: int
+    """Rows written: matches delivered, or results of an analysis."""
+    late: int = 0
+    """New events that an analysis left out because they were late or overtaken."""
+    problem: str | None = None
+    """Which subscriptions were not used, and why; or why the previous list was used."""
+    waiting: int = 0
+    """Rows that an analysis keeps, because results may still change by later events."""
+    waits_for: str = ""
+    """Up to when results are final and what the waiting rows wait for, in a line; empty if none wait."""
+
+
+def slowest_recorder(newest: Mapping[str, int], idle_us: int) -> str | None:
+    """The recorder furthest behind by the latest times of recording, without those that are by more than `idle_us`.
+
+    >>> slowest_recorder({"a": 5_000, "b": 4_500, "c": 100}, idle_us=1_000)
+    'b'
+    """
+    latest = max(newest.values(), default=0)
+    return min((name for name in newest if newest[name] >= latest - idle_us), key=newest.__getitem__, default=None)
+
+
+def next_increment(lake: LakeTables, after: Cursor, follower: str) -> Increment | None:
+    """Return the events that came in after a version; None if there are none. At the start, all events of the lake.
+
+    LakeError if the lake was restored from a backup that lacks what the follower, named by its path, has processed, or
+    if an older Genus has compacted events that it has processed with others (`parts_after`).
+    """
+    state = lake.state()
+    if not lake.store.ledger.has(after):
+        raise LakeError(
+            f"{follower} has processed version {after.version} of {lake.path}, which the lake does not have: the lake "
+            "was restored from a backup or replaced; restore the folder of the same time too, begin with a new one, or "
+            "go back with Inboxes.rewind, `genus lake rewind` or DerivedTable.rebuild"
+        )
+    if state.version == after.version:
+        return None
+    parts, version = parts_after(lake.store.ledger.history(), state, after.version), after.version
+    cut = by_table(part for part in parts if is_cut(part, version))  # they have other events, too: Spark counts
+    rows = count_rows(part for part in parts if not is_cut(part, version))
+    rows += sum(lake.events(family, found, version).count() for family, found in cut.items())
+    return Increment(after, state.now, tuple(parts), state.newest, rows)
+
+
+def commit_step(store: Store, draft: CommitDraft, kind: str) -> None:
+    """Commit a step of a follower that one process may update at a time; LakeError if another one did."""
+    try:
+        store.commit(draft)
+    except CommitConflict as problem:
+        raise LakeError(
+            f"{store.path} is being updated by another process ({problem}); run one process per {kind}"
+        ) from problem
+
 
 MATCHES_PER_FILE = 2_000_000
 """A task begins another file when it has found so many matches."""

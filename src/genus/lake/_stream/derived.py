@@ -31,11 +31,10 @@ from genus.lake._analytics.analysis import (
 from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.reading import read_events, select_matches
 from genus.lake._query.selection import family_of, select_tables
-from genus.lake._stream.increments import Increment, UpdateResult, commit_step, next_increment, slowest_recorder
-from genus.lake._tables.commits import START, CommitDraft, Part, count_files, count_rows
+from genus.lake._stream.delivery import Increment, UpdateResult, commit_step, next_increment, slowest_recorder
+from genus.lake._tables.commits import COMMIT, START, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import ROWS_PER_FILE, LakeTables, SparkStore, spark_errors
-from genus.lake._tables.names import COMMIT
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
 from genus.model import Span, duration, micros_of_duration, seconds

@@ -31,13 +31,31 @@ from genus.lake._query.removal import (
 from genus.lake._query.route_job import MATCHES, RouteJob
 from genus.lake._query.route_plan import RoutePlan, plan_routes
 from genus.lake._query.subscription_list import RouteEntry, SubscriptionList, SubscriptionSource
-from genus.lake._stream.delivery import Delivery, earlier_matches, earlier_wanted
-from genus.lake._stream.increments import Increment, UpdateResult, next_increment
-from genus.lake._tables.columns import file_schema
-from genus.lake._tables.commits import DELETION, START, CommitConflict, CommitDraft, Part, count_files, count_rows
+from genus.lake._stream.delivery import (
+    Delivery,
+    Increment,
+    UpdateResult,
+    earlier_matches,
+    earlier_wanted,
+    next_increment,
+)
+from genus.lake._tables.commits import (
+    COMMIT,
+    COMMON_COLUMNS,
+    DELETION,
+    EVENT_ID,
+    START,
+    SUBSCRIBER,
+    SUBSCRIPTION,
+    CommitConflict,
+    CommitDraft,
+    Part,
+    count_files,
+    count_rows,
+)
 from genus.lake._tables.lake_catalog import SubscriptionResolver, family_name, matching_types
 from genus.lake._tables.lake_tables import LakeTables, SparkStore, spark_schema, with_first_names, with_present_names
-from genus.lake._tables.names import COMMIT, COMMON_COLUMNS, EVENT_ID, SUBSCRIBER, SUBSCRIPTION
+from genus.lake._tables.part_writer import file_schema
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import StoreProblem
 from genus.model import Span, seconds

@@ -33,13 +33,12 @@ from genus.lake._query.data_source import (
     subscription_of,
 )
 from genus.lake._query.scan import DataFile
-from genus.lake._tables.commits import Cursor, Part, count_files
+from genus.lake._tables.commits import BATCH, DEAD_LETTERS, Cursor, Part, count_files
 from genus.lake._tables.files import absolute_path, local_path
 from genus.lake._tables.lake_catalog import CatalogFile, matching_types
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.lake_tables import spark_schema
 from genus.lake._tables.ledger import Ledger
-from genus.lake._tables.names import BATCH, DEAD_LETTERS
 from genus.lake._tables.state import LedgerState, find_versions, is_cut, parts_after
 from genus.lake._tables.store import Store
 from genus.records import read_mapping

@@ -38,9 +38,9 @@ from genus.lake._ingest.writer import TaskReport
 from genus.lake._jobs import check_workers, folder_name, is_connect, job_description
 from genus.lake._query.reading import read_parts
 from genus.lake._query.subscription_list import SubscriptionSource
+from genus.lake._stream.delivery import UpdateResult, commit_step, next_increment
 from genus.lake._stream.derived import IDLE, DerivedTable
 from genus.lake._stream.inboxes import Inboxes, Route
-from genus.lake._stream.increments import UpdateResult, commit_step, next_increment
 from genus.lake._tables.commits import Cursor, IngestedFile
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, file_info, local_path, spark_path

@@ -29,11 +29,10 @@ import pyarrow.parquet as pq
 from genus._extras import missing_extra
 from genus.catalog import Catalog
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.columns import DEAD_SCHEMA, file_schema
-from genus.lake._tables.commits import StoredFile
+from genus.lake._tables.commits import COMMIT, DAY, DEAD_LETTERS, StoredFile
 from genus.lake._tables.file_systems import FileSystem
 from genus.lake._tables.files import FileInfo, local_path, open_input
-from genus.lake._tables.names import COMMIT, DAY, DEAD_LETTERS
+from genus.lake._tables.part_writer import DEAD_SCHEMA, file_schema
 from genus.model.internal import time_of_micros
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from genus.errors import CatalogConflict, CatalogDamaged, LakeDamaged, LakeError
 from genus.filters import Subscription
 from genus.filters.internal import rebuild, report_never, why_never
 from genus.filters.types import AllOf, AttributeRef
-from genus.lake._tables.commits import Shape
+from genus.lake._tables.commits import Shape, check_column_names
 from genus.lake._tables.file_systems import FileSystem, ObjectFileSystem
 from genus.lake._tables.files import file_error, local_path
-from genus.lake._tables.names import check_column_names
 from genus.model import attributes, name_of, pure_kind, vector
 from genus.model.types import ChoiceType
 

@@ -23,8 +23,15 @@ from pyspark.sql.types import StructType
 
 from genus.errors import LakeError
 from genus.lake._jobs import folder_name, job_description, job_errors
-from genus.lake._tables.columns import DEAD_SCHEMA, file_schema
 from genus.lake._tables.commits import (
+    BATCH,
+    COMMIT,
+    DAY,
+    DEAD,
+    DEAD_LETTERS,
+    POSITION,
+    SOURCE,
+    TYPE,
     CommitConflict,
     CommitDraft,
     Part,
@@ -32,14 +39,22 @@ from genus.lake._tables.commits import (
     count_files,
     count_rows,
     sum_counts,
+    table_folder,
 )
 from genus.lake._tables.file_systems import file_system_for, walk_files
 from genus.lake._tables.files import absolute_path, arrow_opens, no_space, spark_path
 from genus.lake._tables.lake_catalog import family_name
 from genus.lake._tables.lake_folder import LakeFolder
 from genus.lake._tables.ledger_folder import LOG_FOLDER
-from genus.lake._tables.names import BATCH, COMMIT, DAY, DEAD, DEAD_LETTERS, POSITION, SOURCE, TYPE, table_folder
-from genus.lake._tables.part_writer import RESULT_SCHEMA, FileReport, PartitionWriter, WritePlan, write_uploads
+from genus.lake._tables.part_writer import (
+    DEAD_SCHEMA,
+    RESULT_SCHEMA,
+    FileReport,
+    PartitionWriter,
+    WritePlan,
+    file_schema,
+    write_uploads,
+)
 from genus.lake._tables.state import find_versions, is_cut, joined_versions
 from genus.lake._tables.store import Store, commit_of
 from genus.model.types import DurationType, Vector

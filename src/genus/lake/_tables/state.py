@@ -13,8 +13,17 @@ from functools import cached_property
 import msgspec
 
 from genus.errors import LakeError
-from genus.lake._tables.commits import Commit, Cursor, Part, Shape, count_bytes, count_files, count_rows, latest
-from genus.lake._tables.names import DEAD_LETTERS
+from genus.lake._tables.commits import (
+    DEAD_LETTERS,
+    Commit,
+    Cursor,
+    Part,
+    Shape,
+    count_bytes,
+    count_files,
+    count_rows,
+    latest,
+)
 from genus.lake._tables.sources import GrowingMap, Sources, SourceTable
 
 

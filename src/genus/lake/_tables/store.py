@@ -13,12 +13,11 @@ from itertools import islice
 import msgspec
 
 from genus.errors import LakeDamaged, LakeError
-from genus.lake._tables.commits import Commit, CommitDraft, Kind, Part, StoredFile, checksum
+from genus.lake._tables.commits import COMMIT, Commit, CommitDraft, Kind, Part, StoredFile, checksum
 from genus.lake._tables.file_systems import FileSystem, direct_file_system, walk_files
 from genus.lake._tables.files import FileInfo, absolute_path, local_path, sync
 from genus.lake._tables.ledger import Ledger
 from genus.lake._tables.ledger_folder import LOG_FOLDER
-from genus.lake._tables.names import COMMIT
 from genus.lake._tables.state import LedgerState
 
 try:

@@ -21,7 +21,7 @@ from genus.net._coap.upstream import NO_ANSWER
 from genus.net._coap.values import Outgoing, origin_of
 from genus.net._envelope import MAX_HOPS, NUMBERS, Arrival, Interest, Origin, RelayLink, new_uid, passes
 from genus.net._link.channels import refuse
-from genus.net._problems import OnceLogger
+from genus.net._transport import OnceLogger
 from genus.targets.python import PythonFilter
 
 T = TypeVar("T")

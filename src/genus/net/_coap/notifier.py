@@ -16,8 +16,7 @@ from genus.filters.internal import rebuild
 from genus.filters.types import AllOf
 from genus.model import Event
 from genus.net._coap.endpoint import Endpoint
-from genus.net._coap.inbox import Inbox
-from genus.net._coap.sessions import Batch, Observer, Session, Sessions
+from genus.net._coap.inbox import Batch, Inbox, Observer, Session, Sessions
 from genus.net._coap.shared_catalog import Refused, Resources, SharedCatalog, age_until, respond
 from genus.net._coap.values import Notified, ObservationMark, Outgoing, etag_of, write_cbor, write_notified
 from genus.net._envelope import Interest

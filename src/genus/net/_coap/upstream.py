@@ -23,8 +23,7 @@ from genus.filters import Subscription
 from genus.model import Event, check, name_of
 from genus.net._addresses import Place
 from genus.net._coap.endpoint import Endpoint, add_own_option
-from genus.net._coap.inbox import Inbox
-from genus.net._coap.sessions import BATCH, BATCH_BYTES, PAIR_BYTES
+from genus.net._coap.inbox import BATCH, BATCH_BYTES, PAIR_BYTES, Inbox
 from genus.net._coap.shared_catalog import SharedCatalog, read_document, write_document
 from genus.net._coap.values import CBOR, Outgoing, Put, join_pairs, read_cbor, write_put
 from genus.net._envelope import Origin

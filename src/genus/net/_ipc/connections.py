@@ -24,8 +24,7 @@ from pathlib import Path
 from typing import Final
 
 from genus.errors import BusError
-from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.outbox import Outbox
+from genus.net._ipc.inbox import Inbox, Outbox
 from genus.net._ipc.peer import FramingLost, Peer
 
 _MAX_PATH: Final = 100

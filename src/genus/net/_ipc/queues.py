@@ -24,7 +24,7 @@ from typing import Final, TypeAlias
 from genus.bus.types import Overflow
 from genus.errors import Reasons
 from genus.net._mailbox import MAX_BYTES, Call, Mailbox
-from genus.net._problems import ReceiverFailures
+from genus.net._transport import ReceiverFailures
 
 _AT_ONCE: Final = 1 << 18
 _MAX_BUFFERS: Final = 64

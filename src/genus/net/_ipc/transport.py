@@ -26,8 +26,7 @@ from typing import Final
 from genus.errors import BusError
 from genus.net._addresses import IpcOptions
 from genus.net._ipc.connections import Connections, IpcFolder
-from genus.net._ipc.inbox import Inbox
-from genus.net._ipc.outbox import CLOSED, Outbox, PacketSender
+from genus.net._ipc.inbox import CLOSED, Inbox, Outbox, PacketSender
 from genus.net._ipc.peer import MAX_PAYLOAD, MAX_TEXT, Peer, TokenBoard
 from genus.net._ipc.queues import DeliveringMailbox
 from genus.net._transport import Abilities, Receiver, Sending

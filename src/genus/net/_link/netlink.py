@@ -33,7 +33,7 @@ from genus.net._link.channels import (
 )
 from genus.net._link.foreign import ForeignLoss, ForeignMessages, ForeignOutgoing, ForeignSource
 from genus.net._link.incoming import Deliver, IncomingKey, IncomingKeys, Reception
-from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, LateEvents, Losses
+from genus.net._link.losses import BEAT_S, JOIN_S, SETTLE_RELIABLE_S, SETTLE_S, HeldPackets, LateEvents, Losses
 from genus.net._link.messages import LAST, NEW, control_key, send_once
 from genus.net._link.outgoing import EncodeCloud, Outgoing, OutgoingKeys
 from genus.net._link.patterns import ActiveSubscription, ActiveSubscriptions, Patterns
@@ -50,9 +50,7 @@ from genus.net._link.presence import (
 from genus.net._link.queues import SHARE, QueueGroups, SharedKeys
 from genus.net._link.relays import KeptEvents, NetRelay, RecentPackets
 from genus.net._link.types import Conflict, StatedTypes
-from genus.net._link.unread import HeldPackets
-from genus.net._problems import OnceLogger
-from genus.net._transport import NORMAL, Sending, SharingTransport, Transport, WindowedTransport
+from genus.net._transport import NORMAL, OnceLogger, Sending, SharingTransport, Transport, WindowedTransport
 from genus.targets.topics import TopicFilter
 from genus.targets.topics import compile as compile_topics
 

@@ -36,8 +36,7 @@ from genus.net._mqtt.session import (
     Undelivered,
 )
 from genus.net._mqtt.wire import OVERHEAD, Message, PublishForm
-from genus.net._problems import ReceiverFailures
-from genus.net._transport import SOFT, Abilities, Receiver, Sending
+from genus.net._transport import SOFT, Abilities, Receiver, ReceiverFailures, Sending
 from genus.targets.topics import MQTT, Dialect
 
 MAX_SIZE: Final = 64 * 1024 * 1024

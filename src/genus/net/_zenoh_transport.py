@@ -19,10 +19,9 @@ from weakref import WeakSet
 from genus.errors import BusError
 from genus.net._addresses import ZenohOptions
 from genus.net._envelope import join_payloads
-from genus.net._problems import ReceiverFailures
-from genus.net._transport import Abilities, Receiver, Sending
-from genus.net._zenoh.endpoints import KeptPackets, PacketSubscriber, PacketSubscribers, declare_publisher
-from genus.net._zenoh.session import MAX_SIZE, MeetingPlace, direct, import_zenoh, open_session
+from genus.net._transport import Abilities, Receiver, ReceiverFailures, Sending
+from genus.net._zenoh_endpoints import KeptPackets, PacketSubscriber, PacketSubscribers, declare_publisher
+from genus.net._zenoh_session import MAX_SIZE, MeetingPlace, direct, import_zenoh, open_session
 from genus.targets.topics import ZENOH, Dialect
 
 if TYPE_CHECKING:

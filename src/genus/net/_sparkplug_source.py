@@ -24,7 +24,7 @@ from genus.model import Event, name_of
 from genus.net._link.foreign import ForeignEvent, ForeignLoss, ForeignSource, Found, Take
 from genus.net._mqtt.address import MqttOptions
 from genus.net._mqtt.transport import MqttTransport
-from genus.net._sparkplug.host import (
+from genus.net._sparkplug_host import (
     BD_SEQ,
     CONTROL,
     NAMESPACE,
@@ -36,7 +36,7 @@ from genus.net._sparkplug.host import (
     payload_of,
     time_level,
 )
-from genus.net._sparkplug.payload import (
+from genus.net._sparkplug_payload import (
     BOOLEAN,
     INT64,
     Metric,

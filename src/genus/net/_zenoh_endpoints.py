@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
-from genus.net._zenoh.session import direct, import_zenoh
+from genus.net._zenoh_session import direct, import_zenoh
 
 if TYPE_CHECKING:
     import zenoh

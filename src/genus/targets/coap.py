@@ -1,4 +1,7 @@
-"""A subscription as the path of a resource and a query of CoAP, and the test that a server makes of these.
+"""The CoAP target: subscriptions become the path of a resource and a query, which a server tests.
+
+`compile` makes them of one subscription; `read_query` is what a server makes of them. A code is the path of a resource
+(`genus.codes.encode_path_segment`).
 
 The path is the code of the type; of `all_of` several types it is the least common multiple of their codes, which
 divides exactly the codes of the types below all of them. The query has what else a server tests: `x` for exactly this
@@ -26,6 +29,17 @@ from genus.model.internal import RETYPABLE
 from genus.targets._compiler import OPERATORS, Compiler
 from genus.targets._presence import PresenceCompiler, required_presence
 from genus.targets.python import PythonFilter
+
+__all__ = [
+    "CoapFilter",
+    "QueryFilter",
+    "ServerTests",
+    "compile",
+    "format_mask",
+    "parse_mask",
+    "read_query",
+]
+
 
 MAX_PARTS = 64
 """The largest number of parts of a query."""

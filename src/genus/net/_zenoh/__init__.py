@@ -1,1 +1,0 @@
-"""`zenoh:`: the transport over zenoh; the only modules that import it."""
