@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import pydoc
 import re
 from collections.abc import Iterator
 from importlib import import_module
@@ -30,6 +31,39 @@ def test_every_public_method_of_an_exported_class_is_documented(name: str) -> No
         if not inspect.getdoc(value)
     ]
     assert undocumented == []
+
+
+@pytest.mark.parametrize("name", ["genus", *ROOMS, *TYPES])
+def test_dir_of_a_door_lists_what_it_exports_and_nothing_else(name: str) -> None:
+    door = import_module(name)
+    if "lazy" in vars(door):
+        assert dir(door) == sorted(door.__all__)
+
+
+def test_help_of_a_room_describes_its_names() -> None:
+    text = pydoc.plain(pydoc.render_doc(import_module("genus.net")))
+    missing = [name for name in import_module("genus.net").__all__ if name not in text]
+    assert missing == []
+
+
+@pytest.mark.parametrize(
+    ("door", "name", "missing", "extra"),
+    [
+        ("genus.net", "infer_sparkplug", "google.protobuf", "sparkplug"),
+        ("genus.testing", "spark_session", "pyspark", "lake"),
+        ("genus.testing", "compiled_expressions", "pyspark.sql", "lake"),
+    ],
+)
+def test_names_of_an_extra_that_is_not_installed_say_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, door: str, name: str, missing: str, extra: str
+) -> None:
+    def fail(_: str) -> None:
+        raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
+
+    room = import_module(door)
+    monkeypatch.setattr("genus._lazy.import_module", fail)
+    with pytest.raises(ImportError, match=rf"{door}.{name} needs .*: pip install .*\[{extra}\]"):
+        room.__getattr__(name)
 
 
 def imported(code: str) -> Iterator[tuple[str, str | None]]:

@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
+from genus._extras import missing_extra
 
-def lazy(module: str) -> Callable[[str], Any]:
+
+def lazy(module: str, **extras: str) -> Callable[[str], Any]:
     """Return the `__getattr__` of a module: it imports a name from where the module imports it for type checkers.
 
-    A name is looked up once; then it is an attribute of the module.
+    A name is looked up once; then it is an attribute of the module. `dir` of a module with `__all__` gives that.
+
+    Args:
+        module: The name of the module.
+        extras: Which extra brings a package that the module needs; an error names it where the package is missing.
 
     >>> get = lazy("genus.testing")
     >>> get("VirtualClock").__name__
@@ -24,14 +30,23 @@ def lazy(module: str) -> Callable[[str], Any]:
     AttributeError: module 'genus.testing' has no attribute 'Clock'
     """
     homes: dict[str, str] = {}
+    door: Any = sys.modules[module]
+    if hasattr(door, "__all__"):
+        door.__dir__ = lambda: list(door.__all__)
 
     def find(name: str) -> Any:
         if not homes:
             homes.update(_imports_for_type_checkers(module))
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        found = getattr(import_module(homes[name]), name) if homes[name] else import_module(f"{module}.{name}")
-        setattr(sys.modules[module], name, found)
+        try:
+            found = getattr(import_module(homes[name]), name) if homes[name] else import_module(f"{module}.{name}")
+        except ModuleNotFoundError as missing:
+            package = (missing.name or "").partition(".")[0]
+            if package not in extras:
+                raise
+            raise missing_extra(f"{module}.{name} needs {package}", extras[package]) from missing
+        setattr(door, name, found)
         return found
 
     return find

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import threading
 from collections import Counter
 from datetime import datetime, timedelta
@@ -303,9 +304,19 @@ class TestRefusals:
             bus.publish(Loop(lane=1))
         assert found == [Loop(lane=1)]
 
-    @pytest.mark.parametrize("address", ["", "local", "pigeon:", "local:x"])
-    def test_an_unknown_address(self, address: str) -> None:
-        with pytest.raises(BusError):
+    @pytest.mark.parametrize(
+        ("address", "why"),
+        [
+            ("", "known are"),
+            ("local", "did you mean 'local:'"),
+            ("ipc", "did you mean 'ipc:'"),
+            ("pigeon:", "known are"),
+            ("local:x", "takes no name"),
+            ("local:?x=1", "takes no options"),
+        ],
+    )
+    def test_an_unknown_address(self, address: str, why: str) -> None:
+        with pytest.raises(BusError, match=re.escape(why)):
             open_bus(address)
 
 
@@ -378,7 +389,9 @@ class TestInboxes:
     @pytest.mark.parametrize(
         ("full", "kept", "dropped"), [("drop_oldest", [2, 3], 1), ("drop_newest", [1, 2], 1), ("raise", [1, 2], 1)]
     )
-    def test_a_full_one_follows_its_policy_and_counts(self, full: Any, kept: list[int], dropped: int) -> None:
+    def test_a_full_one_follows_its_policy_and_counts(
+        self, full: Any, kept: list[int], dropped: int, caplog: pytest.LogCaptureFixture
+    ) -> None:
         with open_bus() as bus:
             others: list[Any] = []
             inbox = bus.collection(Loop).inbox(capacity=2, overflow=full)
@@ -386,15 +399,24 @@ class TestInboxes:
             for lane in (1, 2):
                 bus.publish(Loop(lane=lane))
             if full == "raise":
-                with pytest.raises(QueueFull, match="holds 2 events"):
+                with pytest.raises(QueueFull, match=r"holds 2 events already \(capacity=2, overflow='raise'\)"):
                     bus.publish(Loop(lane=3))
             else:
                 bus.publish(Loop(lane=3))
+                assert f"the queue of 'Loop' is full (capacity=2) and drops events (overflow='{full}')" in caplog.text
             assert inbox.counters.dropped == dropped
             assert inbox.counters.waiting == 2
             inbox.cancel()
             assert [event.lane for event in inbox] == kept
             assert len(others) == 3, "the others got it all the same"
+
+    def test_one_that_drops_says_so_once(self, caplog: pytest.LogCaptureFixture) -> None:
+        with open_bus() as bus:
+            inbox = bus.inbox(Loop, capacity=1)
+            for lane in range(5):
+                bus.publish(Loop(lane=lane))
+            assert inbox.counters.dropped == 4
+        assert len(caplog.records) == 1
 
     def test_block_makes_the_publisher_wait(self) -> None:
         with open_bus() as bus:

@@ -53,7 +53,7 @@ class Batches(Link):
 
 @pytest.fixture(params=["one by one", "at once"])
 def bus(request: pytest.FixtureRequest) -> Iterator[Bus]:
-    with Bus(Batches() if request.param == "at once" else None, source="here", check_events=True) as made:
+    with Bus(Batches() if request.param == "at once" else None, source="here", check=True) as made:
         yield made
 
 

@@ -18,12 +18,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from genus import Event, Float32, Maybe, Subscription, open_bus, this
+from genus import Event, Float32, Maybe, Subscription, all_of, open_bus, this
 from genus.bus import RecordingWriter, read_recording, record, replay
 from genus.bus._blocks import HEADER, EventGroup, bundle, pack_events
 from genus.bus._codec import encode_event
 from genus.bus._recording_writer import FIRST_EVENTS
-from genus.errors import RecordingError, SpanError
+from genus.errors import BusError, RecordingError, SpanError
 from tests.examples import examples
 from tests.generators import Generator, Sampler
 
@@ -93,7 +93,21 @@ def test_recording_a_bus_is_driven_by_a_subscription(path: Path) -> None:
                 bus.publish(event)
         bus.publish(Motor(rpm=99))
         assert recorder.written == 2
-    assert [one.event.rpm for one in read_recording(path, [Motor])] == [2, 3]  # type: ignore[attr-defined]
+    assert [one.event.rpm for one in read_recording(path, Motor)] == [2, 3]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("asked", [Motor, all_of(Motor), "Motor"])
+def test_recording_and_replaying_take_what_a_bus_subscribes_to(path: Path, asked: Any) -> None:
+    with open_bus() as bus:
+        with pytest.raises(BusError, match="cannot be subscribed to"):
+            record(bus, path, 3)  # type: ignore[arg-type]
+        assert not path.exists()
+        with record(bus, path, asked):
+            bus.publish(MOTORS[0])
+            bus.publish(Event(place="A8"))
+    found: list[Event] = []
+    assert replay(path, found.append, asked) == 1
+    assert found == [MOTORS[0]]
 
 
 def test_replay_is_driven_by_a_subscription_too(path: Path) -> None:

@@ -583,6 +583,13 @@ def test_a_recording_that_exists_is_not_overwritten(log: Path, tmp_path: Path) -
     assert len(list(read_recording(tmp_path / "drive.genus", house.types.values()))) == 8
 
 
+def test_a_log_is_decoded_by_the_path_of_a_file_and_any_form_of_a_subscription(log: Path, tmp_path: Path) -> None:
+    for asked in ("Lamp where watts > 0", "Lamp", load_dbc(HOUSE, reuse=True).types["Lamp"]):
+        done = decode_log(HOUSE, log, tmp_path / "drive.genus", subscription=asked, append=True)
+        assert set(done.events) == {"Lamp"}
+        assert done.unwanted > 0
+
+
 def test_unknown_identifiers_are_counted_one_by_one_up_to_a_number(tmp_path: Path) -> None:
     lines = "".join(f"(1.0) can0 {each:08X}#\n" for each in range(3000))
     decoding = Decoding(load_dbc(HOUSE), log_of(tmp_path, lines))

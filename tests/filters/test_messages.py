@@ -553,6 +553,10 @@ def test_a_typo_names_the_property_or_the_type_in_a_room() -> None:
 
     with pytest.raises(SubscriptionError, match=r"no attribute 'is_ful'; did you mean 'is_full'\?"):
         Subscription(Pump, where=this.is_ful)
+    with pytest.raises(
+        SubscriptionError, match=r"no attribute 'is_full'; it is a property, and `has` and `lacks` take"
+    ):
+        Subscription(Pump, has="is_full")
     with pytest.raises(SubscriptionError, match=r"no event type is called Pump; did you mean 'plant\.Pump'\?"):
         Subscription.parse("Pump where level > 1", [Pump])
 

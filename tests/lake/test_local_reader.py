@@ -371,7 +371,7 @@ assert genus.lake.LakeReader({lake.path!r}).read("Gate").count() == 80
 try:
     genus.lake.Lake
 except ImportError as problem:
-    assert str(problem).startswith("the lake needs pyspark: pip install "), problem
+    assert str(problem).startswith("genus.lake.Lake needs pyspark: pip install "), problem
 else:
     raise AssertionError
 """

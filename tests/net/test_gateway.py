@@ -159,6 +159,9 @@ def test_wrong_sides_are_refused() -> None:
             Gateway(GatewaySide(bus=one, name="x"), GatewaySide(bus=two, name="x"))
         with pytest.raises(BusError, match="not a rate"):
             Gateway(one, GatewaySide(bus=two, rate={RoadLoop: "often"}))
+        for wrong in ({"export": ["RoadLoop"]}, {"imports": "RoadLoop"}, {"rate": {"RoadLoop": "1/s"}}):
+            with pytest.raises(BusError, match=f"{next(iter(wrong))} of a side names .*; give event types"):
+                GatewaySide(bus=two, **wrong)
 
 
 def test_a_doubled_gateway_in_one_process_takes_over() -> None:

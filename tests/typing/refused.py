@@ -1,5 +1,7 @@
 """Type checkers must refuse each line marked `refused`, and no other (test_typing.py asks them)."""
 
+from datetime import UTC, datetime
+
 from genus import Event, Kind, Maybe, Subscription, all_of, open_bus, this
 
 
@@ -48,6 +50,8 @@ print(loops.get().plate)  # refused
 Loop(lane="one")  # refused
 Loop(category="car")  # refused
 Loop(lane=1, weight=2)  # refused
+Loop(datetime.now(UTC), lane=1)  # refused
+Event(None, "gate-7")  # refused
 loops.get().lane = 3  # refused
 loops.inbox(overflow="explode")  # refused
 bus.collection(Loop, "heap")  # refused

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 from weakref import WeakSet
 
@@ -34,7 +35,8 @@ from genus.errors import BusError
 from genus.filters import Subscription, TypesByName
 from genus.filters.internal import drop_implied, ensure_subscription
 from genus.filters.types import AllOf
-from genus.model import Event, Span, check, is_type, nanoseconds, seconds
+from genus.model import Event, Span, is_type, nanoseconds, seconds
+from genus.model import check as check_event
 
 if TYPE_CHECKING:
     from genus.bus._class_route import ClassRoute
@@ -52,6 +54,19 @@ PAGE_ENTRY_POINTS = "genus.pages"
 """The group of entry points in which `Bus.studio` finds its page."""
 
 
+def as_subscription(
+    given: Wanted[Any] | str, preferred: Mapping[str, type] = MappingProxyType({}), *, strict: bool = False
+) -> Subscription:
+    """Return the subscription that is meant; in a text, names of preferred types mean these."""
+    if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
+        return Subscription(given, strict=strict)
+    if isinstance(given, str):
+        return Subscription.parse(given, TypesByName(preferred=preferred), strict=strict)
+    if not isinstance(given, Subscription):
+        raise BusError(f"{given!r} cannot be subscribed to; give a type, all_of(...), a Subscription, or its text")
+    return ensure_subscription(given, strict=strict)
+
+
 class Bus:
     """A program's access to published events; made by `open_bus`, closed by leaving its `with` block."""
 
@@ -60,7 +75,7 @@ class Bus:
         link: Link | None = None,
         *,
         on_error: ErrorHandler | None = None,
-        check_events: bool = False,
+        check: bool = False,
         source: str | None = None,
         stamp: bool = False,
     ) -> None:
@@ -73,7 +88,7 @@ class Bus:
         self._last_values = LastValues()
         self._on_error = on_error
         stamping = stamp_with(source, self.now if stamp else None)
-        self._check = in_turn(stamping, check) if check_events else stamping
+        self._check = in_turn(stamping, check_event) if check else stamping
         self._router = Router(in_turn(self._check, link.send) if link else self._check)
         self.receive = delivery_to(self._router)
         """Delivers the events of the link."""
@@ -325,14 +340,7 @@ class Bus:
         return self._collection(asked.types)._add_inbox(asked, capacity, overflow, on_problem)
 
     def _asked(self, given: Wanted[Any] | str, strict: bool) -> Subscription:
-        """Return the subscription that is meant; in a text, names of the medium's types mean these."""
-        if isinstance(given, AllOf) or (isinstance(given, type) and is_type(given)):
-            return Subscription(given, strict=strict)
-        if isinstance(given, str):
-            return Subscription.parse(given, TypesByName(preferred=self.types), strict=strict)
-        if not isinstance(given, Subscription):
-            raise BusError(f"{given!r} cannot be subscribed to; give a type, all_of(...), a Subscription, or its text")
-        return ensure_subscription(given, strict=strict)
+        return as_subscription(given, self.types, strict=strict)
 
     # -- time --------------------------------------------------------------------------------------------------------
 

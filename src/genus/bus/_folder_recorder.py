@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from genus.bus._block_events import ReadBlock, events_in, repack
 from genus.bus._blocks import find_format
-from genus.bus._bus import Bus
+from genus.bus._bus import Bus, Wanted, as_subscription
 from genus.bus._codec import encode_event
 from genus.bus._frames import Frame, FrameFormat, frames_in
 from genus.bus._recorder import FLUSH, MakeTicker, Refusals, Ticker, WhenInvalid, start_ticker, subscribe_recorder
-from genus.bus._recording import as_subscription
 from genus.bus._recording_writer import Compress, RecordingWriter, Written
 from genus.bus._router import log
 from genus.errors import RecordingError
@@ -36,7 +36,7 @@ SUFFIX = ".genus"
 def record_to_folder(
     bus: Bus,
     folder: str | os.PathLike[str],
-    subscription: Subscription | str | None = None,
+    subscription: Wanted[Any] | str | None = None,
     *,
     name: str = "events",
     every: Span = "5s",
@@ -56,7 +56,7 @@ def record_to_folder(
     Args:
         bus: The bus whose events are recorded.
         folder: Where files land; created if need be.
-        subscription: What to record, as a subscription or its text.
+        subscription: What to record, in any form that `Bus.subscribe` takes.
         name: The name of this recorder.
         every: A file lands so long after its first event,
         max_events: or with so many events.
@@ -86,10 +86,11 @@ def record_to_folder(
     """
     flush_s = seconds(flush, "flush", zero=False)
     refused = Refusals(invalid)
+    wanted = as_subscription(Event if subscription is None else subscription, bus.types)  # before there is a folder
     steady = steady or (time.monotonic if bus.wait_for is None else lambda: bus.time_ns() / 1e9)
     landing = LandingFolder(Path(folder), name, every, max_events, steady, compress)
     ticking = ticker(landing.tick, flush_s) if ticker else start_ticker(bus, landing.tick, flush_s)
-    return FolderRecorder(bus, landing, as_subscription(subscription), clock or bus.time_ns, ticking, refused)
+    return FolderRecorder(bus, landing, wanted, clock or bus.time_ns, ticking, refused)
 
 
 class FolderRecorder:

@@ -60,12 +60,12 @@ def open_bus(
     factory = _find_factory(scheme) if colon else None
     if factory is None:
         known = sorted({*_FACTORIES, *_added_schemes()})
-        likely = did_you_mean(scheme, known) if colon else ""
+        likely = did_you_mean(scheme if colon else f"{address}:", known if colon else [f"{name}:" for name in known])
         schemes = ", ".join(f"{name}:" for name in known)
         raise BusError(f"{shown_address(address)!r} is not an address of a bus: {likely}known are {schemes}")
     if source is not None and (not isinstance(source, str) or not is_encodable(source)):
         raise BusError(f"source={source!r} is not text that events can carry")
-    return Bus(factory(rest), on_error=on_error, check_events=check, source=source, stamp=stamp)
+    return Bus(factory(rest), on_error=on_error, check=check, source=source, stamp=stamp)
 
 
 def shown_address(address: str) -> str:
@@ -113,7 +113,7 @@ def _added_schemes() -> dict[str, Callable[[], LinkFactory]]:
 
 def _open_local(rest: str) -> None:
     if rest:
-        raise BusError(f"local: takes no name, but was given {rest!r}")
+        raise BusError(f"local: takes no {'options' if rest.startswith('?') else 'name'}, but was given {rest!r}")
 
 
 _FACTORIES: dict[str, LinkFactory] = {"local": _open_local}

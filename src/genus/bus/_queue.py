@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, get_args
 
 from genus.bus._link import WaitFor
-from genus.errors import BusError, QueueFull
+from genus.errors import BusError, QueueFull, counted
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,6 +69,7 @@ class EventQueue(Generic[T]):
         self._not_full = threading.Condition(self._lock)
         self._sleepers: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
         self._closed = False
+        self._has_warned = False
 
     def __len__(self) -> int:
         return len(self._items)
@@ -83,12 +84,29 @@ class EventQueue(Generic[T]):
             if self._closed:
                 self.dropped += 1
                 return False
-            if len(self._items) >= self.capacity and not self._make_room():
-                return True
-            self._items.append(item)
-            self._not_empty.notify()
-            self._wake_one()
-            return True
+            is_full = len(self._items) >= self.capacity
+            if not is_full or self._make_room():
+                self._items.append(item)
+                self._not_empty.notify()
+                self._wake_one()
+        if is_full:
+            self._warn_of_drops()
+        return True
+
+    def _warn_of_drops(self) -> None:
+        """Log that items are dropped, once; without the lock, as a handler of logs may publish."""
+        if self._has_warned or not self.dropped or self.overflow not in ("drop_oldest", "drop_newest"):
+            return
+        self._has_warned = True
+        import logging  # slow to import, and seldom needed
+
+        logging.getLogger("genus.bus").warning(
+            "the queue of %r is full (capacity=%d) and drops events (overflow=%r), which its counters count; take them "
+            "sooner, or give it more capacity",
+            self.owner,
+            self.capacity,
+            self.overflow,
+        )
 
     def _make_room(self) -> bool:
         """Apply the policy of a full queue; returns whether the new item fits now."""
@@ -99,7 +117,8 @@ class EventQueue(Generic[T]):
             return True
         self.dropped += 1
         if self.overflow == "raise":
-            raise self._refusal(f"holds {self.capacity} events already")
+            held = f"{counted(self.capacity, 'event')} already (capacity={self.capacity}, overflow='raise')"
+            raise self._refusal(f"holds {held}")
         if self.overflow == "drop_oldest":
             self._items.popleft()
         return self.overflow == "drop_oldest"

@@ -8,10 +8,9 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from genus.bus._bus import Bus
+from genus.bus._bus import Bus, Wanted, as_subscription
 from genus.bus._codec import encoding_problem
 from genus.bus._listener import Listener
-from genus.bus._recording import as_subscription
 from genus.bus._recording_writer import Compress, RecordingWriter
 from genus.bus._router import log
 from genus.errors import BusError, EventError, Reasons, RecordingError
@@ -149,7 +148,7 @@ FLUSH: Span = "200ms"
 def record(
     bus: Bus,
     path: str | os.PathLike[str],
-    subscription: Subscription | str | None = None,
+    subscription: Wanted[Any] | str | None = None,
     *,
     append: bool = False,
     flush: Span = FLUSH,
@@ -166,7 +165,7 @@ def record(
     Args:
         bus: The bus whose events are recorded.
         path: The file to write.
-        subscription: What to record, as a subscription or its text.
+        subscription: What to record, in any form that `Bus.subscribe` takes.
         append: Continue a file that exists.
         flush: How long events wait in memory at most before they are handed to the operating system. Leave it, unless
             you record very many small events and can lose more.
@@ -194,8 +193,9 @@ def record(
     """
     every = seconds(flush, "flush", zero=False)
     refused = Refusals(invalid)
+    wanted = as_subscription(Event if subscription is None else subscription, bus.types)  # before there is a file
     writer = RecordingWriter(path, append=append, compress=compress)
-    recorder = Recorder(bus, writer, as_subscription(subscription), clock or bus.time_ns, refused)
+    recorder = Recorder(bus, writer, wanted, clock or bus.time_ns, refused)
     recorder.start(ticker(recorder.flush, every) if ticker else start_ticker(bus, recorder.flush, every))
     return recorder
 

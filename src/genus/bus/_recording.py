@@ -16,13 +16,12 @@ from typing import Any, NamedTuple
 from genus.bus._attribute_map import UnreadValues
 from genus.bus._block_events import StoredEvents, StoredGroup, events_in
 from genus.bus._blocks import BLOCKS, HEADER, blocks_in, find_block, find_format
-from genus.bus._bus import Bus
+from genus.bus._bus import Bus, Wanted, as_subscription
 from genus.bus._codec import FIRST_US, LAST_US, EventDecoder, Recorded, Rejected
 from genus.bus._frames import FileBytes, Frame, FrameFormat, Gap, Octets, frames_in
 from genus.bus._recording_index import IndexBuilder, RecordingIndex, frames_from, index_blocks
 from genus.bus._router import log
 from genus.errors import Reasons, RecordingError
-from genus.filters import Subscription
 from genus.model import Event
 
 RUN = 4096
@@ -316,21 +315,15 @@ class Statements:
         return self._found.get(name, ())
 
 
-def as_subscription(given: Subscription | str | None) -> Subscription:
-    """A subscription that was given as it is, as text, or not at all, which means all events."""
-    if isinstance(given, str):
-        return Subscription.parse(given)
-    return Subscription(Event) if given is None else given
-
-
-def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = None) -> Recording:
+def read_recording(path: str | os.PathLike[str], types: Iterable[type] | type | None = None) -> Recording:
     """Open a recording; RecordingError if the file is none.
 
-    Events of types that are not among `types` or below one of them (default: all types) are counted in `problems` and
-    skipped. Of a type that the program has not declared, they have a class that is generated from what the recording
-    states about it, below the program's own classes; older recordings state nothing, and such events are skipped.
+    `types` is a type or several. Events that are of none of them or below one (default: all types) are counted in
+    `problems` and skipped. Of a type that the program has not declared, they have a class that is generated from what
+    the recording states about it, below the program's own classes; older recordings state nothing, and such events are
+    skipped.
     """
-    recording = Recording(Path(path), types)
+    recording = Recording(Path(path), (types,) if isinstance(types, type) else types)
     try:
         with recording._open() as data:
             found = find_format(data)
@@ -342,9 +335,9 @@ def read_recording(path: str | os.PathLike[str], types: Iterable[type] | None = 
 
 
 def replay(
-    recording: Recording,
+    recording: Recording | str | os.PathLike[str],
     publish: Callable[[Event], object],
-    subscription: Subscription | str | None = None,
+    subscription: Wanted[Any] | str | None = None,
     *,
     speed: float | None = None,
     bus: Bus | None = None,
@@ -357,9 +350,9 @@ def replay(
     have no attribute for are counted in its `unread`, and logged at the end.
 
     Args:
-        recording: What `read_recording` returned.
+        recording: What `read_recording` returned, or the path of a recording.
         publish: Is called with each event, such as `bus.publish`.
-        subscription: Which events, as a subscription or its text.
+        subscription: Which events, in any form that `Bus.subscribe` takes.
         speed: 1.0 keeps the original intervals, 2.0 is twice as fast; None is as fast as possible.
         bus: Keep the intervals in the time of this bus, as a program in the simulator must.
         sleep: Replaces `time.sleep`; it may return early.
@@ -372,7 +365,8 @@ def replay(
         raise ValueError(f"speed must be more than 0, not {speed}")
     if bus is not None:
         sleep, clock = bus.sleep, lambda: bus.time_ns() / 1e9
-    wanted = as_subscription(subscription)
+    wanted = as_subscription(Event if subscription is None else subscription, {} if bus is None else bus.types)
+    recording = recording if isinstance(recording, Recording) else read_recording(recording)
     began, first, count = clock(), None, 0
     for recorded in recording:
         if not wanted.matches(recorded.event):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     )
     from genus.bus._block_events import ReadBlock, events_in
     from genus.bus._blocks import BLOCKS, HEADER, block_at, find_format
+    from genus.bus._bus import Wanted, as_subscription
     from genus.bus._clock import SystemClock, datetime_of
     from genus.bus._codec import EventDecoder, Rejected, encode_event, packet_of
     from genus.bus._frames import FORMAT, FileBytes, Frame, FrameFormat, Octets, frames_in

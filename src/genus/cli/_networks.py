@@ -34,7 +34,6 @@ REFRESH_S = 0.5
 PLAIN_S = 10.0
 """How often the table is printed where it cannot be drawn again in place."""
 COLUMNS = ("asked", "heard", "wanted", "crossed", "unwanted", "duplicates", "lost", "spooled", "limited")
-HEADINGS = {"duplicates": "copies"}
 
 
 @click.command()
@@ -94,8 +93,7 @@ def _watch(running: "Gateway", stop: threading.Event, lasts: float | None, *, sh
 
 
 def _table(status: "GatewayStatus") -> Group | Table:
-    headings = [HEADINGS.get(column, column) for column in COLUMNS]
-    table = plain_table("side", *headings, numbers=headings)
+    table = plain_table("side", *COLUMNS, numbers=COLUMNS)
     for side in status.sides:
         table.add_row(side.name, *(f"{getattr(side, column):,}" for column in COLUMNS))
     notes = [Text(note) for note in _notes(status)]

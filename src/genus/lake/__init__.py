@@ -5,10 +5,8 @@
 `genus.lake.types`.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from genus._extras import missing_extra
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
@@ -55,23 +53,5 @@ __all__ = [
     "windows",
 ]
 
-
-def _with_advice(find: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module that says which extra is missing."""
-
-    def get(name: str) -> Any:
-        try:
-            return find(name)
-        except ModuleNotFoundError as missing:
-            package = (missing.name or "").partition(".")[0]
-            if package in ("pyspark", "py4j"):
-                raise missing_extra("the lake needs pyspark", "lake") from missing
-            if package in ("pyarrow", "numpy"):
-                raise missing_extra("the lake needs pyarrow", "arrow") from missing
-            raise
-
-    return get
-
-
 if not TYPE_CHECKING:
-    __getattr__ = _with_advice(lazy(__name__))
+    __getattr__ = lazy(__name__, pyspark="lake", py4j="lake", pyarrow="arrow", numpy="arrow")

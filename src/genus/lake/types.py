@@ -6,7 +6,6 @@
 from typing import TYPE_CHECKING
 
 from genus._lazy import lazy
-from genus.lake import _with_advice
 
 if TYPE_CHECKING:
     from genus.lake._ingest.ingest import IngestResult
@@ -50,4 +49,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = _with_advice(lazy(__name__))
+    __getattr__ = lazy(__name__, pyspark="lake", py4j="lake", pyarrow="arrow", numpy="arrow")

@@ -349,6 +349,8 @@ class EventMeta(msgspec.StructMeta, KindMeta):
         **options: Any,
     ) -> Any:
         """Create an event type; DeclarationError says what to change if it cannot be one."""
+        if "Event" not in globals():
+            options.pop("kw_only")  # which only type checkers need to be told, for the attributes of Event itself
         label = _label(name, options)
         base = _state_base(name, bases)
         frame = sys._getframe(1)
@@ -412,7 +414,7 @@ class EventMeta(msgspec.StructMeta, KindMeta):
 
 
 @typing.dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
-class Event(UnreadSlot, msgspec.Struct, metaclass=EventMeta):
+class Event(UnreadSlot, msgspec.Struct, metaclass=EventMeta, kw_only=True):
     """The root of all event types, with the context and quality attributes every event may carry.
 
     Derive from it and annotate the attributes; `Maybe[T] = None` marks one that may be absent. Events are frozen,

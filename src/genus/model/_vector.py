@@ -124,6 +124,8 @@ class Vector(msgspec.Struct, frozen=True):
         now = next((attribute.name for attribute in self.attributes if name in attribute.names), None)
         names = [attribute.name for attribute in self.attributes]
         hint = f"it was renamed to {now!r}; " if now else did_you_mean(name, [*names, *_properties(owner)])
+        if name in _properties(owner):
+            hint = "it is a property, and `has` and `lacks` take attributes; "
         whose = "its attributes" if label == self.scope else f"the attributes of its family {self.scope}"
         return f"{label} has no attribute {name!r}; {hint}{whose} are {some_names(own_first(names))}"
 

@@ -22,4 +22,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__)
+    __getattr__ = lazy(__name__, pyspark="lake")

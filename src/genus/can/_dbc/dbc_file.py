@@ -31,7 +31,7 @@ from genus.can._dbc.message_types import (
     member_names,
 )
 from genus.can._wire.frame import Frame, padded_size
-from genus.errors import DbcError, EventError
+from genus.errors import DbcError, EventError, counted
 from genus.model import Event, Kind, attributes, is_event_type, name_of, subtypes
 
 WIDTH = 120
@@ -229,7 +229,7 @@ class Dbc:
         return self._decoders[found] if isinstance(found, int) else found
 
     def __repr__(self) -> str:
-        return f"<Dbc {self.path}: {len(self.messages)} messages>"
+        return f"<Dbc {self.path}: {counted(len(self.messages), 'message')}>"
 
 
 def _given_class(given: Mapping[str, type], message: MessageLayout) -> type[Event] | None:

@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from genus.bus import RecordingWriter
-from genus.bus.internal import Rejected
+from genus.bus.internal import Rejected, Wanted, as_subscription
 from genus.bus.types import Recorded
-from genus.can._dbc.dbc_file import Dbc
+from genus.can._dbc.dbc_file import Dbc, load_dbc
 from genus.can._dbc.j1939 import LongMessages
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._j1939 import ClaimedNames
@@ -127,11 +127,11 @@ class Decoding:
 
 
 def decode_log(
-    dbc: Dbc,
+    dbc: Dbc | str | os.PathLike[str],
     log: str | os.PathLike[str] | CanLog,
     recording: str | os.PathLike[str],
     *,
-    subscription: Subscription | None = None,
+    subscription: Wanted[Any] | str | None = None,
     channel: str | None = None,
     append: bool = False,
     progress: Progress = lambda _: None,
@@ -142,19 +142,22 @@ def decode_log(
     same DBC file (`load_dbc(...).types.values()`), or of a module made from it.
 
     Args:
-        dbc: What the frames mean, from `load_dbc`.
+        dbc: What the frames mean, from `load_dbc`, or the path of a file that it reads.
         log: The path of a log, or what `read_log` returned.
         recording: The file to write.
-        subscription: Which events to write; by default all.
+        subscription: Which events to write, in any form that `Bus.subscribe` takes; by default all.
         channel: Only frames of this channel of the log.
         append: Continue a recording that exists.
         progress: Is called now and then with the number of bytes read.
 
     Raises:
+        DbcError: The DBC file cannot be read.
         RecordingError: The log cannot be read, or the recording cannot be written or exists already.
     """
+    dbc = dbc if isinstance(dbc, Dbc) else load_dbc(dbc, reuse=True)
+    wanted = None if subscription is None else as_subscription(subscription, dbc.types)
     found = log if isinstance(log, CanLog) else read_log(log)
-    decoding = Decoding(dbc, found, subscription, channel)
+    decoding = Decoding(dbc, found, wanted, channel)
     with RecordingWriter(recording, append=append) as writer:
         for number, recorded in enumerate(decoding):
             writer.write(recorded.event, recorded.at_us)

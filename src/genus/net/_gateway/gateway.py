@@ -15,7 +15,7 @@ from genus.bus import Bus
 from genus.bus.types import QoS, Timer
 from genus.errors import BusError, GenusError, Reasons
 from genus.filters import Subscription
-from genus.model import Event, name_of
+from genus.model import Event, is_type, name_of
 from genus.net._envelope import Arrival, Interest
 from genus.net._gateway.machine import Forward, GatewayMachine, GatewayStatus, SideStatus, metrics_of
 from genus.net._gateway.outlet import MAX_BYTES, Outlet, Spool, parse_size
@@ -66,6 +66,12 @@ class GatewaySide(msgspec.Struct, frozen=True, kw_only=True):
     spool: str | os.PathLike[str] | None = None
     spool_size: int | str = MAX_BYTES
     gateways: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        for field in ("export", "imports", "rate", "quality"):
+            for given in getattr(self, field) or ():
+                if not (isinstance(given, type) and is_type(given)):
+                    raise BusError(f"{field} of a side names {given!r}; give event types or kinds, not their names")
 
 
 class _Side:
