@@ -219,6 +219,8 @@ def _has_result(counts: TxCounts, published: int) -> bool:
         ("can:virtual?recieve_own_messages=1", "did you mean 'receive_own_messages'"),
         ("can:virtual?banks=2&number=3&banks=4", "banks is given more than once"),
         ("can:soketcan?channel=can0", "did you mean 'socketcan'"),
+        ("can:can0", r"write can:socketcan\?channel=can0$"),
+        ("socketcan:can0", r"write can:socketcan\?channel=can0; known are"),
         ("can:carrier-pigeon", "cannot be opened"),
         ("can:socketcan?channel=nocan9", "cannot be opened"),
         ("can:virtual?number=400&catalog=CATALOG", "the number of a node is 400; give one from 1 to 126"),

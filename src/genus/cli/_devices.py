@@ -125,10 +125,12 @@ def generate_command(
     loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
     classes = [known.declare(each) for each in known.types]
     _check_loaded(loaded, classes, catalog)
-    named = TypesByName(classes)
+    unknown = _not_in(known, loaded)
+    named = TypesByName([*classes, *unknown])
     asked = (
         [] if subscriptions is None else read_subscriptions(subscriptions, lambda text: Subscription.parse(text, named))
     )
+    _check_asked(asked, unknown, catalog)
     made = _generate(known, asked, classes, features, name=name or _prefix(catalog), **options)
     written = made.write(output, runtime=runtime, harness=fuzz)
     if not types:
@@ -204,6 +206,25 @@ def _check_loaded(loaded: Iterable[type], classes: Collection[type], catalog: Pa
     for cls in loaded:
         if name_of(cls) in names and cls not in classes:
             raise DeviceError(f"{name_of(cls)} does not fit {catalog}; register it with `genus catalog register` first")
+
+
+def _not_in(known: "Catalog", loaded: Iterable[type]) -> list[type]:
+    from genus.model import name_of
+
+    return [cls for cls in loaded if name_of(cls) not in known]
+
+
+def _check_asked(asked: Iterable[tuple[str, Subscription]], unknown: Collection[type], catalog: Path) -> None:
+    """Raise DeviceError if a subscription asks for a loaded class that the catalog does not have."""
+    from genus.errors import DeviceError
+    from genus.model import name_of
+
+    for label, subscription in asked:
+        if missing := [name_of(cls) for cls in subscription.types if cls in unknown]:
+            raise DeviceError(
+                f"{label}: {', '.join(missing)} is not in the catalog, so it cannot be subscribed to; "
+                f"register it first (`genus catalog register {catalog} FILE`)"
+            )
 
 
 def _published(name: str, classes: Sequence[type]) -> type | str:

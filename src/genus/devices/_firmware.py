@@ -28,6 +28,7 @@ from genus.devices.types import Codec, Estimate, NodeFeature
 from genus.errors import DeviceError, did_you_mean
 from genus.filters import Subscription
 from genus.model import name_of
+from genus.model.types import OpaqueType
 from genus.targets import c, can
 from genus.targets.c import CFilter, conforming_types
 from genus.targets.internal import Constants, EventLayout, condense, identifier, snake_case
@@ -326,15 +327,12 @@ def _check_options(name: str, codec: str, late: int, late_buffer: int | None) ->
 def _named(
     subscriptions: Mapping[str, Subscription] | Iterable[tuple[str, Subscription]],
 ) -> list[tuple[str, Subscription]]:
-    """Subscriptions with the names of their handlers in C; one without a name of its own gets that of its types."""
+    """Subscriptions with the names of their handlers; one without a name of its own gets that of its types."""
     pairs = list(subscriptions.items() if isinstance(subscriptions, Mapping) else subscriptions)
     given = [label for label, asked in pairs if label != str(asked)]
     if twice := sorted({label for label in given if given.count(label) > 1}):
         raise DeviceError(f"two subscriptions are named {', '.join(twice)}; each has a handler of its own name")
-    return [
-        (snake_case("_".join(map(name_of, asked.types)) if label == str(asked) else label), asked)
-        for label, asked in pairs
-    ]
+    return [("_".join(map(name_of, asked.types)) if label == str(asked) else label, asked) for label, asked in pairs]
 
 
 def _compile(
@@ -371,10 +369,10 @@ def _handlers(
 ) -> Iterable[Handler]:
     for number, ((label, asked), made) in enumerate(zip(named, filters, strict=True)):
         matching = [family for family, found in made.tests.items() if not found.condition.never]
-        base = f"{name}_on_{label}"
+        base = f"{name}_on_{snake_case(label)}"
         plain = [base if len(matching) == 1 else f"{base}_{families[family].label}" for family in matching]
         codes = {name_of(cls): catalog.code(cls) for cls in asked.types}
-        yield Handler(number, dict(zip(matching, plain, strict=True)), made, codes)
+        yield Handler(number, dict(zip(matching, plain, strict=True)), label, made, codes)
 
 
 def _acceptance(subscriptions: list[Subscription], catalog: Catalog, banks: int | None) -> tuple[can.Pair, ...]:
@@ -411,8 +409,14 @@ def _check_publishable(program: Program) -> None:
                 for each, field in zip(members.vector, cls.fields, strict=True)
                 if field.required and each.name not in kept
             ]
+            types = {each.name: each.type for each in members.vector}
+            if lists := [name for name in required if isinstance(types[name], OpaqueType)]:
+                raise DeviceError(
+                    f"{cls.name} requires {', '.join(lists)}: a device cannot write lists and nested structs, so it "
+                    "cannot publish it; make the attribute optional (Maybe), or use several numbers or bytes instead"
+                )
             if required:
                 raise DeviceError(
-                    f"{cls.name} requires {', '.join(required)}, which the device does not keep or cannot write, so it "
-                    "cannot publish it"
+                    f"{cls.name} requires {', '.join(required)}, which the device does not keep, so it cannot publish "
+                    "it; keep it, too (keep, --keep)"
                 )

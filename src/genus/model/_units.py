@@ -203,7 +203,6 @@ class UnitConversion(NamedTuple):
     after: float
 
     def convert(self, value: float) -> float:
-        """Convert a number."""
         value = value + self.before if self.before else value
         value = value * self.numerator if self.numerator != 1 else value
         value = value / self.denominator if self.denominator != 1 else value

@@ -1,6 +1,7 @@
 """`CanLink`: a node or the databases of this process on a CAN bus through python-can, for `open_bus("can:...")`."""
 
 import errno
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -84,11 +85,18 @@ def _open_interface(address: CanAddress) -> "can.BusABC":
         where = "".join(f" {name}={value}" for name, value in address.options.items())
         why = f" ({problem.__cause__ or problem.__context__})" if problem.__context__ is not None else ""
         if address.interface not in can.VALID_INTERFACES:
-            why = f"; {did_you_mean(address.interface, can.VALID_INTERFACES)}".rstrip("; ")
+            why = f"; {_likely(address.interface)}".rstrip("; ")
         hint = _HINTS.get(getattr(problem, "errno", None) or 0, "") if address.interface == "socketcan" else ""
         if "msgpack not installed" in str(problem):
             hint = f"; {install_command('can')}"
         raise BusError(f"can:{address.interface}{where} cannot be opened: {problem}{why}{hint}") from None
+
+
+def _likely(interface: str) -> str:
+    """Return what to write instead of an interface that does not exist: often it is the name of a channel of Linux."""
+    if re.fullmatch(r"v?can\d+", interface):
+        return f"write can:socketcan?channel={interface}"
+    return did_you_mean(interface, can.VALID_INTERFACES)
 
 
 def open_host(machine: Machine, address: CanAddress) -> LiveHost:
