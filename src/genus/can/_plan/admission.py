@@ -10,6 +10,7 @@ from genus.can._plan.calendar import Calendar, Placement, Slot, most_errors
 from genus.can._plan.foreign import Collision, describe_unbounded, find_collisions, unbounded_winners
 from genus.can._plan.response_times import ResponseTimes
 from genus.can._plan.system import ChannelSpec, QosName, System, format_bound
+from genus.can._protocol.clock_model import SYNC_PERIOD_NS
 from genus.can._wire.frame import OFF_ABOVE
 
 MAX_ADVISED = 8
@@ -152,8 +153,8 @@ def _judge(system: System, placement: Placement) -> Plan:
         _refuse_slot(system, channel) if channel.name in placement.left else _verdict(times, channel)
         for channel in system.channels
     )
-    if winners := unbounded_winners(system):
-        verdicts = tuple(_refuse_hard(verdict, describe_unbounded(winners)) for verdict in verdicts)
+    if why := _why_no_hard(system):
+        verdicts = tuple(_refuse_hard(verdict, why) for verdict in verdicts)
     load = BusLoad((_hard_share(system), *_other_shares(system, times)))
     return Plan(system, placement.calendar, verdicts, load, times.middleware_response_ns)
 
@@ -165,6 +166,23 @@ def _refuse_slot(system: System, channel: ChannelSpec) -> Verdict:
         reason += f"; all slots together would take {reserved:.0%} of the bus"
     return Verdict(
         channel=channel.name, qos_class="hard", ok=False, response_ns=None, deadline_ns=length_ns, reason=reason
+    )
+
+
+def _why_no_hard(system: System) -> str:
+    """Return why no hard channel can keep its promise, whatever it is; empty if there is no such reason."""
+    bus = system.bus
+    if winners := unbounded_winners(system):
+        return describe_unbounded(winners)
+    if 2 * bus.clock_error_ns <= bus.gap_ns:
+        return ""
+    shorter = msgspec.structs.replace(bus, sync_period_ns=SYNC_PERIOD_NS)
+    would_help = bus.sync_period_ns > SYNC_PERIOD_NS and 2 * shorter.clock_error_ns <= bus.gap_ns
+    return (
+        f"clocks are synchronised to {format_bound(bus.clock_error_ns)}, worse than half the gap of "
+        f"{format_bound(bus.gap_ns)}, so it would stop: use a gap of at least "
+        f"{format_bound(-(-2 * bus.clock_error_ns // 1000) * 1000)}"
+        + (f", or a sync_period of {format_bound(SYNC_PERIOD_NS)}" if would_help else "")
     )
 
 
@@ -246,9 +264,9 @@ def _doubtful_omissions(system: System) -> Iterator[str]:
 
 
 def _with_advice(found: Plan) -> Plan:
-    """Look for changes that help; none helps hard channels while frames win over them without bound."""
+    """Look for changes that help; none of a channel helps while no hard channel can keep its promise."""
     system = found.system
-    is_won = bool(unbounded_winners(system))
+    is_won = bool(_why_no_hard(system))
     advice = {
         verdict.channel: advise_channel(system, system.channel(verdict.channel), verdict.response_ns)
         for verdict in found.refused[:MAX_ADVISED]
