@@ -28,7 +28,7 @@ from genus.can._node.problems import EventMissing, HardStopped, MaybeSent, NotSe
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._protocol.time_service import sync_frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from genus.can.types import ChannelConflict
 from genus.errors import BusError, EventError, SubscriptionError
 
@@ -219,6 +219,8 @@ def _has_result(counts: TxCounts, published: int) -> bool:
         ("can:virtual?recieve_own_messages=1", "did you mean 'receive_own_messages'"),
         ("can:virtual?banks=2&number=3&banks=4", "banks is given more than once"),
         ("can:soketcan?channel=can0", "did you mean 'socketcan'"),
+        ("can:can0", r"write can:socketcan\?channel=can0$"),
+        ("socketcan:can0", r"write can:socketcan\?channel=can0; known are"),
         ("can:carrier-pigeon", "cannot be opened"),
         ("can:socketcan?channel=nocan9", "cannot be opened"),
         ("can:virtual?number=400&catalog=CATALOG", "the number of a node is 400; give one from 1 to 126"),

@@ -6,9 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from genus.can import PreparedSystem, Scenario, Timing, simulate
 from genus.can._plan.admission import Plan, plan
 from genus.can._plan.interference import middleware_messages
-from genus.can._plan.system import System
+from genus.can._plan.system import BusSpec, System
 from genus.can._plan.system_file import load_system, parse_system
 from genus.errors import PlanError
 from tests.can.bus_model import random_releases, run, simultaneous_releases
@@ -156,3 +157,41 @@ def test_a_system_without_channels_has_a_plan() -> None:
     assert found.ok
     assert found.calendar.slots == ()
     assert found.load.used == pytest.approx(found.load.worst)
+
+
+PULSE = """
+[bus]
+bitrate = "250k"
+gap = "100us"
+precision = "25us"
+sync_period = "500ms"
+[[channel]]
+name = "pulse"
+node = "a"
+class = "hard"
+period = "10ms"
+omissions = 0
+size = 4
+subscribers = ["b"]
+"""
+
+
+def test_hard_channels_are_refused_where_clocks_cannot_be_precise_enough() -> None:
+    found = plan(parse_system(PULSE))
+    assert [verdict.channel for verdict in found.refused] == ["pulse"]
+    assert "use a gap of at least 219 us, or a sync_period of 20 ms" in found.refused[0].reason
+    for given, enough in [("100us", "219us"), ("500ms", "20ms"), ("[[", "middleware = false\n[[")]:
+        assert plan(parse_system(PULSE.replace(given, enough, 1))).ok, enough
+    assert not plan(parse_system(PULSE.replace("100us", "218us"))).ok
+    assert simulate(Scenario(prepared=PreparedSystem.of(parse_system(PULSE.replace("100us", "219us"))))).broken == ()
+
+
+def test_the_simulator_tells_of_hard_events_that_nobody_got() -> None:
+    outcome = simulate(Scenario(prepared=PreparedSystem.of(parse_system(PULSE)), seed=1))
+    assert any("events were sent and not given to a subscriber" in why for why in outcome.broken), outcome
+
+
+def test_bounds_count_on_no_better_clocks_than_there_are() -> None:
+    fast, slow = (BusSpec(timing=Timing(bitrate)) for bitrate in (1_000_000, 50_000))
+    assert fast.clock_error_ns == fast.precision_ns == slow.precision_ns == 5_000
+    assert slow.clock_error_ns > 22_000, "a bit, and how far clocks drift until the next SYNC"

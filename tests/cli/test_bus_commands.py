@@ -110,6 +110,11 @@ def test_sub_gives_up_after_its_timeout() -> None:
     assert done.stderr.strip().endswith("no event within 0.2 s")
 
 
+def test_sub_ends_after_the_time_it_is_given() -> None:
+    done = genus("sub", "--for", "0.1")
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_recording_is_good_however_it_ends(number: int) -> None:
     """Killed outright, it keeps what was flushed, which happens five times a second."""

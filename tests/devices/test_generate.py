@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -485,6 +486,16 @@ def test_a_class_that_was_registered_later_is_learnt() -> None:
     assert not Device(made).learn(answer_about(catalog, "Stranger")), "its family has another vector"
 
 
+def test_a_list_cannot_be_published() -> None:
+    class Many(Event):
+        values: list[int]
+
+    catalog = Catalog()
+    catalog.register(Many)
+    with pytest.raises(DeviceError, match=r"Many requires values: a device cannot write lists .*optional \(Maybe\)"):
+        generate(catalog, publish=[Many])
+
+
 # -- the command -------------------------------------------------------------------------------------------------------
 
 
@@ -504,6 +515,9 @@ def test_the_command_writes_what_generate_makes(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "road.h, road.c, genus_port.h" in done.stderr
     assert (folder / "firmware" / "road.h").read_text() == road_firmware().header
+    readme = (folder / "firmware" / "road_README.md").read_text()
+    assert f"| catalog | road.json, SHA-256 {sha256((folder / 'road.json').read_bytes()).hexdigest()} |" in readme
+    assert "`genus c generate --types road.py road.json device.txt --publish ConfidentLoop`" in readme
     assert (folder / "firmware" / "road.c").read_text() == road_firmware().source, "with the bounds of the classes"
 
 
@@ -514,6 +528,15 @@ def test_the_command_refuses_classes_that_do_not_fit_the_catalog(folder: Path) -
     done = run_command("c", "generate", "road.json", "device.txt", "-o", "firmware", "-t", "road.py")
     assert done.returncode == 1
     assert "Lamp does not fit road.json; register it with `genus catalog register` first" in done.stderr
+
+
+def test_the_command_says_what_registers_a_type_that_the_catalog_does_not_have(folder: Path) -> None:
+    (folder / "later.py").write_text("from genus import Event\nclass Later(Event):\n    on: bool\n")
+    (folder / "device.txt").write_text("later: Later where on\n")
+    done = run_command("c", "generate", "road.json", "device.txt", "-o", "firmware", "-t", "later.py")
+    assert done.returncode == 1
+    assert "later: Later is not in the catalog, so it cannot be subscribed to; register it first" in done.stderr
+    assert "genus catalog register road.json FILE" in done.stderr
 
 
 def test_the_command_explains(folder: Path) -> None:

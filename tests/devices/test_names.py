@@ -265,8 +265,11 @@ def test_a_clash_of_attributes_types_or_handlers_says_what_to_rename() -> None:
     )
     x, y = declare("X"), declare("Y")
     assert refusal(("near", Subscription(Event)), ("near_x", Subscription(x)), types=[x, y]) == (
-        "the subscription Event and the subscription X are both device_on_near_x in C: "
+        "the handler near (Event) and the handler near_x (X) are both device_on_near_x in C: "
         "give a subscription another name (NAME: SUBSCRIPTION)"
+    )
+    assert refusal(("a-b", Subscription(x)), ("a_b", Subscription(x)), types=[x]).startswith(
+        "the handler a-b (X) and the handler a_b (X) are both device_on_a_b in C: "
     )
     unnamed = [Subscription(x), Subscription(x, has=["time"])]
     assert "are both device_on_x in C" in refusal(*((str(each), each) for each in unnamed), types=[x])

@@ -100,7 +100,6 @@ class Group(msgspec.Struct, array_like=True, frozen=True):
 
     @property
     def bundles(self) -> int:
-        """The number of bundles."""
         return (self.count + BUNDLE - 1) // BUNDLE
 
 
@@ -123,7 +122,6 @@ class Block(NamedTuple):
 
     @property
     def payload_start(self) -> int:
-        """The position of the payload."""
         return self.pages_start + 4 * count_pages(self.head.stored_size)
 
 

@@ -287,7 +287,6 @@ class _FileNumbers:
         return self._last
 
     def release(self) -> None:
-        """Release the name."""
         os.close(self._descriptor)
 
 

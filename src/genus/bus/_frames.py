@@ -144,19 +144,16 @@ class FrameFormat:
         self._escaped = self._prefix + ESCAPE
 
     def frame(self, packet: bytes) -> bytes:
-        """Return the frame of a packet."""
         stored = packet
         if self.is_escaped and self._prefix in packet:
             stored = packet.replace(self._prefix, self._escaped)
         return self.marker + FIELDS.pack(len(stored), self.checksum(stored)) + stored
 
     def checksum(self, stored: bytes) -> int:
-        """Return the checksum of a stored packet."""
         found = zlib.crc32(stored)
         return found if found != self.reserved else found ^ INVERTED
 
     def packet(self, stored: bytes) -> bytes:
-        """Return the packet that is stored as some bytes."""
         if self.is_escaped and self._escaped in stored:
             return stored.replace(self._escaped, self._prefix)
         return stored

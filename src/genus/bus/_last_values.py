@@ -231,7 +231,6 @@ class RoutePublisher(Publisher):
         self._deliver = deliver
 
     def publish(self, event: Any) -> None:
-        """Deliver an event."""
         self._deliver()(event)
 
 
@@ -329,7 +328,6 @@ class StampingPublisher(Publisher):
         self._publisher, self._stamp = publisher, stamp
 
     def publish(self, event: Any) -> None:
-        """Publish an event of the type."""
         self._publisher.publish(self._stamp(event))
 
     def withdraw(self) -> None:
@@ -349,7 +347,6 @@ class CollectionPublisher(Publisher):
         self._collection = collection
 
     def publish(self, event: Any) -> None:
-        """Publish an event of the type."""
         self._collection.publish(event)
 
 

@@ -525,7 +525,6 @@ class RoundRobin(Listener[Any]):
             return list(self._on_problem.values())
 
     def leave(self, consumer: Listener[Any]) -> None:
-        """Remove a consumer."""
         with self._lock:
             if consumer not in self._consumers:
                 return

@@ -61,6 +61,8 @@ def open_bus(
     if factory is None:
         known = sorted({*_FACTORIES, *_added_schemes()})
         likely = did_you_mean(scheme if colon else f"{address}:", known if colon else [f"{name}:" for name in known])
+        if scheme == "socketcan":
+            likely = f"write can:socketcan?channel={rest}; "
         schemes = ", ".join(f"{name}:" for name in known)
         raise BusError(f"{shown_address(address)!r} is not an address of a bus: {likely}known are {schemes}")
     if source is not None and (not isinstance(source, str) or not is_encodable(source)):

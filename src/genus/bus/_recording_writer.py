@@ -327,7 +327,6 @@ class BlockPacker:
         self._before, self._latest_us = block.head.before + block.head.events, block.head.latest_us
 
     def index(self, at: int) -> bytes:
-        """Return the block of the index."""
         return pack_index(self._index, at)
 
 

@@ -191,7 +191,6 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def format_catalog(entries: Iterable[TypeEntry], vectors: Iterable[Vector], tagged: Mapping[str, TaggedNames]) -> str:
-    """Return the text of a catalog."""
     entries, vectors = tuple(entries), tuple(vectors)
     types = ",\n".join(f"    {_line(_type_of(entry))}" for entry in entries)
     version = _version_for(entries, vectors)

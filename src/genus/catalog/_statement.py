@@ -71,7 +71,6 @@ class Statement(msgspec.Struct, frozen=True):
 
 
 def statement_of(cls: type) -> Statement:
-    """Return the statement of a class."""
     registration = Registration(TypeTable({}, {}))
     for each in dict.fromkeys((Event, *order_classes([cls], {}))):
         registration.add_class(each)

@@ -34,7 +34,7 @@ from genus.cli._events import (
     pairs,
 )
 from genus.cli._exit import DAMAGED, INTERRUPTED, report_if_interrupted, stopped_by_signals, undisturbed
-from genus.cli._format import FOR, METRICS, SpanParam, counted, serve
+from genus.cli._groups import FOR, METRICS, SpanParam, counted, serve
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event, is_event_type
@@ -108,6 +108,7 @@ def _publish_all(reach: "Reach", cls: type[Event], all_given: Iterable[dict[str,
 @click.option(
     "--timeout", type=SpanParam(may_be_zero=True), help="Stop when none came for so long, like 10s; exit code 1 then."
 )
+@FOR
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @METRICS
 def sub(
@@ -116,6 +117,7 @@ def sub(
     subscription: str,
     limit: int | None,
     timeout: float | None,
+    lasts: float | None,
     as_json: bool,
     metrics: str | None,
 ) -> None:
@@ -134,16 +136,17 @@ def sub(
         serve(stack, bus, metrics)
         click.echo(f"listening on {shown_address(address)} for {asked}", err=True)
         try:
-            for event in islice(_events(inbox, stop, timeout), limit):
+            for event in islice(_events(inbox, stop, timeout, lasts), limit):
                 click.echo(as_text(event, as_json))
         finally:
             say_losses(bus.traffic().link, inbox.counters.dropped)
 
 
-def _events(inbox: Inbox[Any], stop: threading.Event, timeout: float | None) -> Iterator[Event]:
-    """Events as they arrive, until `stop` is set; ClickException if none arrives for too long."""
+def _events(inbox: Inbox[Any], stop: threading.Event, timeout: float | None, lasts: float | None) -> Iterator[Event]:
+    """Events as they arrive, until `stop` is set or the time is over; ClickException if none arrives for too long."""
     last = time.monotonic()
-    while not stop.is_set():
+    ends = math.inf if lasts is None else last + lasts
+    while not stop.is_set() and time.monotonic() < ends:
         try:
             yield inbox.get(timeout=TICK_S)
         except TimeoutError:

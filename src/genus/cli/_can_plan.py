@@ -22,7 +22,7 @@ from genus.can import (
 )
 from genus.can import plan as make_plan
 from genus.can.types import MAX_ADVISED, Plan, Verdict
-from genus.cli._format import counted
+from genus.cli._groups import counted
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware", "foreign": "foreign frames"}
@@ -119,9 +119,11 @@ def _row(channel: ChannelSpec, verdict: Verdict) -> tuple[str, ...]:
 
 def _advice(found: Plan) -> Iterator[Text]:
     nothing = "no change of this channel alone helps (periods that divide each other leave more room)"
+    bus = found.system.bus
+    says_it = bool(found.system.foreign) or 2 * bus.clock_error_ns > bus.gap_ns
     for position, verdict in enumerate(found.refused):
         change = " or ".join(advice.text for advice in verdict.advice) or nothing
-        is_said = bool(found.system.foreign) and not verdict.advice
+        is_said = says_it and not verdict.advice
         hint = f" Change: {change}." if position < MAX_ADVISED and not is_said else ""
         yield Text.assemble((verdict.channel, "bold"), f": {verdict.reason}.{hint}")
     if found.advice:

@@ -1,6 +1,8 @@
 """`genus c`: C for micro-controllers."""
 
+import shlex
 from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -8,8 +10,7 @@ import click
 
 from genus.cli._completion import complete_files
 from genus.cli._events import load_all, types_option
-from genus.cli._format import counted
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import SectionedGroup, counted
 from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:
@@ -125,12 +126,15 @@ def generate_command(
     loaded = load_all(types)  # before the catalog declares classes: it takes these, which have bounds, if they fit
     classes = [known.declare(each) for each in known.types]
     _check_loaded(loaded, classes, catalog)
-    named = TypesByName(classes)
+    unknown = _not_in(known, loaded)
+    named = TypesByName([*classes, *unknown])
     asked = (
         [] if subscriptions is None else read_subscriptions(subscriptions, lambda text: Subscription.parse(text, named))
     )
+    _check_asked(asked, unknown, catalog)
     made = _generate(known, asked, classes, features, name=name or _prefix(catalog), **options)
-    written = made.write(output, runtime=runtime, harness=fuzz)
+    origin = _origin(catalog, options["system"])
+    written = made.write(output, runtime=runtime, harness=fuzz, origin=origin)
     if not types:
         click.echo(
             "note: bounds that classes declare are not checked on the device, and names of Enum members are not known; "
@@ -140,6 +144,27 @@ def generate_command(
     if explains:
         click.echo(made.explain())
     click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)
+
+
+def _origin(catalog: Path, system: Path | None) -> dict[str, str]:
+    """Return what the firmware is made from: files with their digests, and the command without the folder."""
+    files = {"catalog": catalog} | ({} if system is None else {"system file": system})
+    found = {what: f"{path.name}, SHA-256 {sha256(path.read_bytes()).hexdigest()}" for what, path in files.items()}
+    context = click.get_current_context()
+    words = context.command_path.split()
+    for each in context.command.params:
+        given = context.params.get(each.name or "")
+        if each.name in (None, "output") or given is None or not _is_given(each.name or ""):
+            continue
+        if isinstance(each, click.Argument):
+            words.append(str(given))
+        elif isinstance(each, click.Option) and each.is_flag:
+            words.append(each.opts[0] if given else each.secondary_opts[0])
+        else:
+            for value in given if each.multiple else [given]:
+                words += [each.opts[-1], str(value)]
+    command = shlex.join(words).replace("|", "\\|")
+    return {**found, "command": f"`{command}`"}
 
 
 def _features(without: str, late: int) -> set[str]:
@@ -204,6 +229,25 @@ def _check_loaded(loaded: Iterable[type], classes: Collection[type], catalog: Pa
     for cls in loaded:
         if name_of(cls) in names and cls not in classes:
             raise DeviceError(f"{name_of(cls)} does not fit {catalog}; register it with `genus catalog register` first")
+
+
+def _not_in(known: "Catalog", loaded: Iterable[type]) -> list[type]:
+    from genus.model import name_of
+
+    return [cls for cls in loaded if name_of(cls) not in known]
+
+
+def _check_asked(asked: Iterable[tuple[str, Subscription]], unknown: Collection[type], catalog: Path) -> None:
+    """Raise DeviceError if a subscription asks for a loaded class that the catalog does not have."""
+    from genus.errors import DeviceError
+    from genus.model import name_of
+
+    for label, subscription in asked:
+        if missing := [name_of(cls) for cls in subscription.types if cls in unknown]:
+            raise DeviceError(
+                f"{label}: {', '.join(missing)} is not in the catalog, so it cannot be subscribed to; "
+                f"register it first (`genus catalog register {catalog} FILE`)"
+            )
 
 
 def _published(name: str, classes: Sequence[type]) -> type | str:

@@ -58,7 +58,7 @@ def _names(program: Program) -> Iterator[Named]:
                 yield Named(program.choice_name(family, name, each), what, remedy)
     for handler in program.handlers:
         for function in handler.functions.values():
-            yield Named(function, f"the subscription {handler.filter.subscription}", _RENAME_HANDLER)
+            yield Named(function, f"the handler {handler.label} ({handler.filter.subscription})", _RENAME_HANDLER)
 
 
 def comment(text: str, indent: str = "") -> str:

@@ -13,7 +13,14 @@ from genus.catalog import Catalog
 from genus.devices._declarations import check_names, write_header
 from genus.devices._definitions import write_harness, write_source
 from genus.devices._node_code import write_node_header, write_node_source, write_settings
-from genus.devices._node_tables import DeviceChannel, channels_of, check_station, make_tables
+from genus.devices._node_tables import (
+    DeviceChannel,
+    NodeTables,
+    channels_of,
+    check_station,
+    make_tables,
+    unneeded_features,
+)
 from genus.devices._program import (
     MAX_NUMBERS,
     DeviceFamily,
@@ -28,6 +35,7 @@ from genus.devices.types import Codec, Estimate, NodeFeature
 from genus.errors import DeviceError, did_you_mean
 from genus.filters import Subscription
 from genus.model import name_of
+from genus.model.types import OpaqueType
 from genus.targets import c, can
 from genus.targets.c import CFilter, conforming_types
 from genus.targets.internal import Constants, EventLayout, condense, identifier, snake_case
@@ -89,6 +97,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
     node_source: str = ""
     node_settings: str = ""
     _without: frozenset[str] = frozenset()
+    _tables: NodeTables | None = None
+    _unneeded: frozenset[str] = frozenset()
 
     def explain(self) -> str:
         """Return what is tested where, what is left to the program, and the flash and RAM it takes, as text."""
@@ -153,6 +163,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             node_source=write_node_source(program, tables),
             node_settings=write_settings(program, tables, runtime_file(SETTINGS)),
             _without=tables.without | ({"late"} if not program.learns else set()),
+            _tables=tables,
+            _unneeded=unneeded_features(tables, program, self._catalog, plan),
         )
 
     def _channels(self, plan: Plan | None, station: str | None) -> list[DeviceChannel]:
@@ -164,16 +176,25 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             raise DeviceError(f"{', '.join(missing)} is published, but the plan has no channel of {station!r} for it")
         return planned
 
-    def _readme(self, names: Iterable[str]) -> str:
+    def _readme(self, names: Iterable[str], origin: Mapping[str, str]) -> str:
         """Return what is in a folder with these files, which need the runtime in any case."""
         sources = sorted(name for name in {*names, *RUNTIME} if name.endswith(".c"))
-        return write_readme(self._program, sources, self.estimate, self.node_header)
+        node = self.node_header, self._tables, self._without, self._unneeded
+        return write_readme(self._program, sources, self.estimate, *node, origin)
 
-    def write(self, folder: str | os.PathLike[str], *, runtime: bool = True, harness: bool = False) -> list[Path]:
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        runtime: bool = True,
+        harness: bool = False,
+        origin: Mapping[str, str] | None = None,
+    ) -> list[Path]:
         """Write the header and the source into a folder, with the runtime and, if asked, a harness for fuzzers.
 
         NAME_README.md says what to compile and to provide. After `with_node`, also the files of the node. The folder is
-        made if it is missing. Files of the same names are replaced. Returns the files.
+        made if it is missing. Files of the same names are replaced. Returns the files. `origin` is what the README
+        says that it was made from, beside the version of Genus, such as the name and digest of the catalog's file.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -185,7 +206,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             unused = {name for feature in self._without for name in _FILES_OF.get(feature, ())}
             texts |= {name: runtime_file(name) for name in NODE if runtime and name not in unused}
             texts[SETTINGS] = self.node_settings
-        texts[f"{self.name}_README.md"] = self._readme(texts)
+        texts[f"{self.name}_README.md"] = self._readme(texts, origin or {})
         if harness:
             texts[f"{self.name}_fuzz.c"] = self.harness()
         for name, text in texts.items():
@@ -326,15 +347,12 @@ def _check_options(name: str, codec: str, late: int, late_buffer: int | None) ->
 def _named(
     subscriptions: Mapping[str, Subscription] | Iterable[tuple[str, Subscription]],
 ) -> list[tuple[str, Subscription]]:
-    """Subscriptions with the names of their handlers in C; one without a name of its own gets that of its types."""
+    """Subscriptions with the names of their handlers; one without a name of its own gets that of its types."""
     pairs = list(subscriptions.items() if isinstance(subscriptions, Mapping) else subscriptions)
     given = [label for label, asked in pairs if label != str(asked)]
     if twice := sorted({label for label in given if given.count(label) > 1}):
         raise DeviceError(f"two subscriptions are named {', '.join(twice)}; each has a handler of its own name")
-    return [
-        (snake_case("_".join(map(name_of, asked.types)) if label == str(asked) else label), asked)
-        for label, asked in pairs
-    ]
+    return [("_".join(map(name_of, asked.types)) if label == str(asked) else label, asked) for label, asked in pairs]
 
 
 def _compile(
@@ -371,10 +389,10 @@ def _handlers(
 ) -> Iterable[Handler]:
     for number, ((label, asked), made) in enumerate(zip(named, filters, strict=True)):
         matching = [family for family, found in made.tests.items() if not found.condition.never]
-        base = f"{name}_on_{label}"
+        base = f"{name}_on_{snake_case(label)}"
         plain = [base if len(matching) == 1 else f"{base}_{families[family].label}" for family in matching]
         codes = {name_of(cls): catalog.code(cls) for cls in asked.types}
-        yield Handler(number, dict(zip(matching, plain, strict=True)), made, codes)
+        yield Handler(number, dict(zip(matching, plain, strict=True)), label, made, codes)
 
 
 def _acceptance(subscriptions: list[Subscription], catalog: Catalog, banks: int | None) -> tuple[can.Pair, ...]:
@@ -411,8 +429,14 @@ def _check_publishable(program: Program) -> None:
                 for each, field in zip(members.vector, cls.fields, strict=True)
                 if field.required and each.name not in kept
             ]
+            types = {each.name: each.type for each in members.vector}
+            if lists := [name for name in required if isinstance(types[name], OpaqueType)]:
+                raise DeviceError(
+                    f"{cls.name} requires {', '.join(lists)}: a device cannot write lists and nested structs, so it "
+                    "cannot publish it; make the attribute optional (Maybe), or use several numbers or bytes instead"
+                )
             if required:
                 raise DeviceError(
-                    f"{cls.name} requires {', '.join(required)}, which the device does not keep or cannot write, so it "
-                    "cannot publish it"
+                    f"{cls.name} requires {', '.join(required)}, which the device does not keep, so it cannot publish "
+                    "it; keep it, too (keep, --keep)"
                 )

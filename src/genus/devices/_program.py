@@ -214,6 +214,8 @@ class Handler(msgspec.Struct, frozen=True):
 
     number: int
     functions: Mapping[str, str]
+    label: str
+    """The handler as the subscription's author wrote it."""
     filter: CFilter
     codes: Mapping[str, int]
     """The codes of the types it asks for, by their names."""

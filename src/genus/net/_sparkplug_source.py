@@ -160,7 +160,6 @@ def is_sparkplug(mapping: Mapping) -> bool:
 
 
 def without_sparkplug(mapping: Mapping) -> Mapping:
-    """Return a mapping without its topics of Sparkplug."""
     return msgspec.structs.replace(mapping, topics=tuple(each for each in mapping.topics if each.payload != SPARKPLUG))
 
 

@@ -290,7 +290,6 @@ class KeptPackets:
             self._later(lambda: self._get(pattern))
 
     def stop_asking(self, pattern: str) -> None:
-        """Ask no more for a pattern."""
         with self._lock:
             self._asked[pattern] -= 1
             if not self._asked[pattern]:

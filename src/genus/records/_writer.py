@@ -138,7 +138,6 @@ class FieldPlan:
         return self._is_flat and column.startswith(tuple(f"{name}." for name in self.tree.children))
 
     def attribute(self, name: str) -> Attribute | None:
-        """Return the attribute of a name, if the type has it."""
         return next((each for each in self.type.attributes if each.name == name), None)
 
     def ignore_envelope(self, mapping: Mapping) -> None:
@@ -165,7 +164,6 @@ class FieldPlan:
 
 
 def column_name(path: FieldPath) -> str:
-    """Return the name that the column of a table has for a path."""
     return ".".join(path)
 
 

@@ -224,7 +224,6 @@ class Choices(Domain):
             return None
 
     def complement(self, intervals: Iterable[Interval]) -> list[Interval] | None:
-        """Return the codes that are in none."""
         taken = {key for low, high in intervals for key in range(low, high + 1)}
         return [(key, key) for key in self.codes.values() if key not in taken]
 

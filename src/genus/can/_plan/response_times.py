@@ -299,7 +299,7 @@ class ResponseTimes:
         self.system = system
         self.calendar = calendar
         bus = system.bus
-        self._hard = HardInterference.of(calendar, bus.precision_ns)
+        self._hard = HardInterference.of(calendar, bus.clock_error_ns)
         self._errors = ErrorInterference(bus.error_interval_ns, bus.error_ns)
         self._middleware = sorted(middleware_messages(system), key=lambda message: message.rank)
         self._foreign = foreign_messages(system)
@@ -357,9 +357,9 @@ class ResponseTimes:
         winning = [message for message in self._foreign if message.rank < FIRST_SOFT]
         return BusConditions(
             level=bus.level_ns,
-            tolerance=bus.level_ns + 2 * bus.precision_ns,
+            tolerance=bus.level_ns + 2 * bus.clock_error_ns,
             blocking=blocking,
-            hard=HardInterference.of(self.calendar, bus.precision_ns, winning) if winning else self._hard,
+            hard=HardInterference.of(self.calendar, bus.clock_error_ns, winning) if winning else self._hard,
             errors=self._errors,
             repeated=max((message.blocking for message in winning), default=0),
             rivals=tuple(self._foreign_rivals(blocking)),

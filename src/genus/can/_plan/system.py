@@ -13,9 +13,8 @@ import msgspec
 
 from genus.bus import BestEffort, Hard, Soft
 from genus.bus.types import QoS
-from genus.can._protocol.clock_model import SYNC_PERIOD_NS
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Identifier, Priority
-from genus.can._wire.length import Timing, padded_size
+from genus.can._protocol.clock_model import SYNC_PERIOD_NS, ClockAssumptions, expected_precision
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Identifier, Priority, Timing, padded_size
 from genus.can._wire.segments import frame_sizes
 from genus.errors import PlanError
 
@@ -126,6 +125,14 @@ class BusSpec(msgspec.Struct, frozen=True, kw_only=True):
     def error_ns(self) -> int:
         """The longest time that the signalling of an error takes, after the frame that it hit."""
         return self.timing.error_ns
+
+    @property
+    def clock_error_ns(self) -> int:
+        """What the analysis counts on: `precision_ns`, or what synchronisation over the bus keeps if that is worse."""
+        if not self.middleware:
+            return self.precision_ns
+        assumed = ClockAssumptions(bit_ns=self.timing.bit_ns)
+        return max(self.precision_ns, expected_precision(assumed, self.sync_period_ns))
 
     @property
     def level_ns(self) -> int:

@@ -169,6 +169,17 @@ def estimate_clock(samples: Sequence[ClockSample], assumptions: ClockAssumptions
     )
 
 
+def expected_precision(assumptions: ClockAssumptions, period_ns: int) -> int:
+    """Return the precision of a node that receives every SYNC, just before the next: the worst it has without faults.
+
+    >>> expected_precision(ClockAssumptions(), 20_000_000), expected_precision(ClockAssumptions(), 500_000_000)
+    (1594, 106202)
+    """
+    measured_ns = (STABLE_NS // 2 - 1) // period_ns * period_ns
+    samples = [ClockSample(at, at) for at in sorted({0, measured_ns})]
+    return estimate_clock(samples, assumptions).bound(measured_ns + period_ns) + assumptions.granularity_ns
+
+
 def _rates(first: ClockSample, last: ClockSample, assumptions: ClockAssumptions) -> tuple[int, int]:
     """The smallest and largest rate that fit two samples and the assumptions; if none does, only the assumptions."""
     limit = assumptions.divergence_ppb

@@ -229,6 +229,8 @@ class ChannelResult(msgspec.Struct, frozen=True, kw_only=True):
             told, what = self.told_lost, "told as lost"
         if unsent or any(told.values()):
             yield f"{unsent} events not sent, {sum(told.values())} {what}"
+        if self.unnoticed:
+            yield f"{self.unnoticed} events were sent and not given to a subscriber"
         if self.missed:
             yield f"{self.missed} events were sent after their slot"
         if self.admitted and self.bound_ns is not None and self.worst_ns > self.bound_ns:

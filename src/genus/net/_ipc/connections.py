@@ -240,7 +240,6 @@ class Connections:
         self.close()
 
     def close(self) -> None:
-        """Close all sockets."""
         for peer in self._interest:
             peer.connection.close()
         for each in (self._listener, self._waker, self._woken, self._selector):

@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections import OrderedDict, deque
 from enum import Enum
 from functools import lru_cache
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -280,7 +281,7 @@ class Numbers:
 
     def _find_passed(self, at: int) -> None:
         """Miss a number less, which came after the runs around it were forgotten."""
-        place = bisect_right(self._passed, at - 1, key=_last_of)
+        place = bisect_right(self._passed, at - 1, key=attrgetter("last"))
         self._passed[place].missing -= self._passed[place].missing > 0
 
     # -- what is missing -----------------------------------------------------------------------------------------------
@@ -354,7 +355,7 @@ class Numbers:
 
     def _fill(self, at: int, now: float) -> bool:
         with self._lock:
-            place = bisect_right(self._gaps, at, key=_start_of) - 1
+            place = bisect_right(self._gaps, at, key=attrgetter("first")) - 1
             gap = self._gaps[place] if place >= 0 else None
             if gap is None or at >= gap.first + gap.count:
                 return False
@@ -376,14 +377,6 @@ class Numbers:
 
 def _first_of(run: Run) -> int:
     return run.first
-
-
-def _last_of(passed: Passed) -> int:
-    return passed.last
-
-
-def _start_of(gap: Gap) -> int:
-    return gap.first
 
 
 def _touched(run: Run) -> int:

@@ -80,7 +80,6 @@ class StatedTypes:
 
     @property
     def pattern(self) -> str:
-        """The pattern of all statements."""
         return self._root + self._transport.dialect.rest
 
     def is_statement(self, key: str) -> bool:

@@ -138,7 +138,6 @@ class EventLayout(msgspec.Struct, frozen=True):
 
     @property
     def family(self) -> str:
-        """The name of the family."""
         return self.vector.scope
 
     @property
@@ -168,7 +167,6 @@ class EventLayout(msgspec.Struct, frozen=True):
 
 
 def tested_attributes(subscription: Subscription) -> set[str]:
-    """Return the names of the attributes that a subscription tests."""
     walked = () if subscription.where is None else subscription.where.walk()
     return {*subscription.has, *subscription.lacks, *(node.name for node in walked if isinstance(node, AttributeRef))}
 

@@ -167,7 +167,6 @@ class EtagWeights:
         return found
 
     def etags_of(self, tags: EtagSet) -> list[int]:
-        """Return the event tags of a set."""
         return [tag for number, tag in enumerate(self._tags) if tags >> number & 1]
 
     def weight(self, tags: EtagSet) -> Weight:

@@ -48,7 +48,6 @@ class Bucket:
             yield from group.handles.values.tolist()
 
     def add(self, entry: Entry) -> None:
-        """Add an entry."""
         if self._groups is None:
             self._listed.append(entry)
             if len(self._listed) > MAX_LISTED:
@@ -97,7 +96,6 @@ class Found(NamedTuple):
     arrays: list[Handles]
 
     def handles(self) -> Handles:
-        """Return all handles, in no order."""
         return np.concatenate([np.array(self.single, np.int64), *self.arrays])
 
 
@@ -117,7 +115,6 @@ class Group:
         return len(self.handles)
 
     def add(self, entry: Entry) -> None:
-        """Append an entry."""
         self._row_of[entry.handle] = len(self.handles)
         self.handles.append(entry.handle)
         if self._columns is not None:

@@ -43,7 +43,6 @@ class GrowingArray:
         return self._room.nbytes
 
     def append(self, value: Any) -> None:
-        """Append one value."""
         used = len(self.values)
         if used == len(self._room):
             room = np.empty(max(16, used * 5 // 4), self._room.dtype)
@@ -67,7 +66,6 @@ class NumberColumn(GrowingArray):
         """The constant of all rows, if it has always been the same."""
 
     def append(self, value: Any) -> None:
-        """Append one constant."""
         if not len(self):
             self.uniform = value
         elif value != self.uniform:
@@ -97,7 +95,6 @@ class CodedColumn:
         return self._rows.nbytes
 
     def append(self, value: Any) -> None:
-        """Append one constant."""
         self._rows.append(self._code(value))
 
     def replace_by_last(self, row: int) -> None:

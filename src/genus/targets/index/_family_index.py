@@ -45,14 +45,12 @@ class KeyTable:
         self.buckets: dict[Any, Bucket] = {}
 
     def add(self, key: Any, entry: Entry) -> None:
-        """Add an entry to the bucket of a key."""
         bucket = self.buckets.get(key)
         if bucket is None:
             bucket = self._begin(key)
         bucket.add(entry)
 
     def remove(self, key: Any, entry: Entry) -> None:
-        """Remove an entry from the bucket of a key."""
         if self.buckets[key].remove(entry):
             self._drop(key)
 
@@ -82,7 +80,6 @@ class NumberTable(KeyTable):
         return intervals(part, self.domain) if self.is_exact else None
 
     def find(self, value: Any) -> "Sequence[Bucket]":
-        """Return the bucket of the value's key."""
         key = self.domain.key(value)
         if key is None:
             raise Misfit
@@ -98,7 +95,6 @@ class TextTable(KeyTable):
         self._kind = str if isinstance(type_, TextType) else bytes
 
     def find(self, value: Any) -> "Sequence[Bucket]":
-        """Return the bucket of the value."""
         if type(value) is not self._kind:
             raise Misfit
         bucket = self.buckets.get(value)
@@ -190,7 +186,6 @@ class FamilyIndex:
     # Adding and removing
 
     def add(self, handle: int, subscription: Subscription) -> "Location":
-        """Add a subscription; returns its location."""
         self.count += 1
         parts = take_apart(subscription, self._number_table)
         profile = self.profile_number(parts.profile)
@@ -220,7 +215,6 @@ class FamilyIndex:
         return self._ranges.add_all(handles, self.profile_number(profile), lengths, chosen, low, high)
 
     def remove(self, location: "Location") -> None:
-        """Remove a subscription by its location."""
         self.count -= 1
         if isinstance(location, BucketLocation):
             if not location.keys:

@@ -213,7 +213,6 @@ class Segment:
         return self._handles[slots], profiles, lengths, which[order], low[order], high[order]
 
     def handles(self) -> Handles:
-        """Return the handles of all subscriptions."""
         return self._handles[: self.used][self._alive[: self.used]]
 
     def intervals_of(self, slot: int) -> dict[int, Interval]:
@@ -300,7 +299,6 @@ class Segment:
     # Matching
 
     def match(self, shape: "ShapeKeys", accepted: Flags, keys: KeyPairs) -> Handles:
-        """Return the handles of the subscriptions that match."""
         if self.used <= SMALL and 0 not in self._tables:
             return self._match_all(accepted, keys)
         words = -(-self.used // WORD)
@@ -413,7 +411,6 @@ class RangeStore:
         segment.trim_log()
 
     def match(self, shape: ShapeKeys, accepted: Flags, keys: KeyPairs) -> Iterator[Handles]:
-        """Yield the handles of the subscriptions that match."""
         for segment in self.segments:
             if segment.count:
                 yield segment.match(shape, accepted, keys)

@@ -162,7 +162,6 @@ def _event_keys(cls: type[Event], dialect: Dialect, realm: str) -> EventKeys:
 
 
 def _read_name(chunk: str, dialect: Dialect) -> str | None:
-    """Return the name of a type; None if a chunk is none."""
     name = dialect.unescape(chunk)
     return name if name is not None and all(part.isidentifier() for part in name.split(".")) else None
 

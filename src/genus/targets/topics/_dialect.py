@@ -198,7 +198,6 @@ class _Automaton(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _parse(dialect: Dialect, pattern: str) -> _Automaton | None:
-    """Return the automaton of a pattern; None if it is not valid."""
     tokens = list(_tokens(dialect, pattern))
     if not pattern or not all(_is_token(dialect, token) for token in tokens):
         return None
