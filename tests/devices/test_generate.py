@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from datetime import timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -514,6 +515,9 @@ def test_the_command_writes_what_generate_makes(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "road.h, road.c, genus_port.h" in done.stderr
     assert (folder / "firmware" / "road.h").read_text() == road_firmware().header
+    readme = (folder / "firmware" / "road_README.md").read_text()
+    assert f"| catalog | road.json, SHA-256 {sha256((folder / 'road.json').read_bytes()).hexdigest()} |" in readme
+    assert "`genus c generate --types road.py road.json device.txt --publish ConfidentLoop`" in readme
     assert (folder / "firmware" / "road.c").read_text() == road_firmware().source, "with the bounds of the classes"
 
 

@@ -3,15 +3,17 @@
 import re
 import shutil
 import subprocess
+from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from genus.devices import generate
+from genus.can import parse_system, plan
+from genus.devices import DeviceChannel, Firmware, generate
 from genus.devices._firmware import NODE, RUNTIME, runtime_file
-from genus.devices._readme import DEVIATIONS
+from genus.devices._readme import DEVIATIONS, NODE_SIZES
 from genus.devices.types import Codec
 
 from . import road
@@ -60,6 +62,62 @@ def test_a_device_that_only_publishes_provides_nothing(tmp_path: Path) -> None:
     assert "Nothing: the functions below are all." in text
     assert "`lamp_lamp_encode`" in text
     assert "genus_event.c" in text
+
+
+PLANNED = """
+[bus]
+bitrate = "250k"
+
+[[channel]]
+name = "lamp"
+event = "Lamp"
+node = "mast"
+class = "hard"
+period = "10ms"
+size = 8
+subscribers = ["centre"]
+"""
+
+
+def readme_of(made: Firmware, folder: Path, **options: Any) -> str:
+    made.write(folder, **options)
+    return (folder / f"{made.name}_README.md").read_text()
+
+
+def test_the_readme_says_what_it_was_made_from_and_what_the_bus_expects(tmp_path: Path) -> None:
+    made = road_firmware().with_node([DeviceChannel("ConfidentLoop", "soft:20ms:50ms")], bitrate=125_000)
+    text = readme_of(made, tmp_path, origin={"catalog": "road.json"})
+    assert f"| Genus | {metadata.version('genus')} |\n| catalog | road.json |" in text
+    assert "The bus has 125,000 bit/s. The node has a number that the broker gives." in text
+    assert re.search(
+        r"^\| ConfidentLoop \| 0x\w{4} \| soft: deadline 20 ms, expires after 50 ms \|$", text, re.MULTILINE
+    )
+    assert re.search(r"^0x0000/0x3f80  0000000-------$", text, re.MULTILINE), "the middleware's messages"
+    assert "* `calendar` saves about 23,884 bytes of flash and 677 of RAM" in text
+    assert text == readme_of(made, tmp_path, origin={"catalog": "road.json"})
+
+
+def test_the_readme_offers_to_leave_out_only_what_the_node_does_not_use(tmp_path: Path) -> None:
+    made = generate(road_catalog(), name="lamp", publish=[road.Lamp], keep=["on", "hours"])
+    planned = made.with_node(plan=plan(parse_system(PLANNED)), station="mast")
+    text = readme_of(planned, tmp_path)
+    assert "The bus has 250,000 bit/s. The node has number 1." in text
+    assert re.search(r"^\| Lamp \| 0x\w{4} \| hard: slot at [\d.]+ ms, every 10 ms \|$", text, re.MULTILINE)
+    assert "* `calendar` saves" not in text
+    assert "* `late` saves" not in text, "it learns no types"
+    without = readme_of(made.with_node(without=["calendar"]), tmp_path)
+    assert "* `calendar` saves" not in without
+    assert "without calendar, late, takes 32,616 bytes of flash" in without
+
+
+def test_the_sizes_of_the_readme_are_those_of_the_page() -> None:
+    page = PAGE.with_name("devices-node.md").read_text()
+    rows = dict(re.findall(r"^\| ((?:nothing|segmentation|calendar|late)[\w, ]*) \|(.*)\|$", page, re.MULTILINE))
+    for left_out, sizes in NODE_SIZES.items():
+        _, avr_ram, avr_flash, _, arm_ram, arm_flash = (
+            int(cell.replace(",", "")) for cell in rows[left_out or "nothing"].split("|")
+        )
+        assert sizes == (avr_flash, avr_ram, arm_flash, arm_ram)
 
 
 def test_every_file_states_its_licence() -> None:

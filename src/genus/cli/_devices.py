@@ -1,6 +1,8 @@
 """`genus c`: C for micro-controllers."""
 
+import shlex
 from collections.abc import Collection, Iterable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -132,7 +134,8 @@ def generate_command(
     )
     _check_asked(asked, unknown, catalog)
     made = _generate(known, asked, classes, features, name=name or _prefix(catalog), **options)
-    written = made.write(output, runtime=runtime, harness=fuzz)
+    origin = _origin(catalog, options["system"])
+    written = made.write(output, runtime=runtime, harness=fuzz, origin=origin)
     if not types:
         click.echo(
             "note: bounds that classes declare are not checked on the device, and names of Enum members are not known; "
@@ -142,6 +145,27 @@ def generate_command(
     if explains:
         click.echo(made.explain())
     click.echo(f"{output}: {', '.join(path.name for path in written)}; {counted(len(asked), 'subscription')}", err=True)
+
+
+def _origin(catalog: Path, system: Path | None) -> dict[str, str]:
+    """Return what the firmware is made from: files with their digests, and the command without the folder."""
+    files = {"catalog": catalog} | ({} if system is None else {"system file": system})
+    found = {what: f"{path.name}, SHA-256 {sha256(path.read_bytes()).hexdigest()}" for what, path in files.items()}
+    context = click.get_current_context()
+    words = context.command_path.split()
+    for each in context.command.params:
+        given = context.params.get(each.name or "")
+        if each.name in (None, "output") or given is None or not _is_given(each.name or ""):
+            continue
+        if isinstance(each, click.Argument):
+            words.append(str(given))
+        elif isinstance(each, click.Option) and each.is_flag:
+            words.append(each.opts[0] if given else each.secondary_opts[0])
+        else:
+            for value in given if each.multiple else [given]:
+                words += [each.opts[-1], str(value)]
+    command = shlex.join(words).replace("|", "\\|")
+    return {**found, "command": f"`{command}`"}
 
 
 def _features(without: str, late: int) -> set[str]:

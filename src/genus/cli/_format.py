@@ -43,13 +43,21 @@ class SpanParam(ParamType[float]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Read the number and the unit."""
         try:
-            return seconds(value, "it", zero=self._may_be_zero, error=ValueError)
+            return seconds(_number(value), "it", zero=self._may_be_zero, error=ValueError)
         except ValueError as problem:
             self.fail(str(problem), param, ctx)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
         """Return the name of the value in the help."""
         return "SPAN"
+
+
+def _number(value: Any) -> Any:
+    """Return a text that is only a number as that: on the command line it means seconds, as for `sleep`."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
 
 
 FOR = click.option("--for", "lasts", type=SpanParam(), help="Stop after this time, like 30s or 2min [at Ctrl-C].")

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 PLAIN_S = 10.0
 """How often the table is printed where it cannot be drawn again in place."""
+HEADINGS = {"duplicates": "copies"}
+"""So that the table fits a terminal of 80 columns."""
 COLUMNS = ("asked", "heard", "wanted", "crossed", "unwanted", "duplicates", "lost", "spooled", "limited")
 
 
@@ -94,7 +96,8 @@ def _watch(running: "Gateway", stop: threading.Event, lasts: float | None, *, sh
 
 
 def _table(status: "GatewayStatus") -> Group | Table:
-    table = plain_table("side", *COLUMNS, numbers=COLUMNS)
+    headings = [HEADINGS.get(column, column) for column in COLUMNS]
+    table = plain_table("side", *headings, numbers=headings)
     for side in status.sides:
         table.add_row(side.name, *(f"{getattr(side, column):,}" for column in COLUMNS))
     notes = [Text(note) for note in _notes(status)]

@@ -13,7 +13,14 @@ from genus.catalog import Catalog
 from genus.devices._declarations import check_names, write_header
 from genus.devices._definitions import write_harness, write_source
 from genus.devices._node_code import write_node_header, write_node_source, write_settings
-from genus.devices._node_tables import DeviceChannel, channels_of, check_station, make_tables
+from genus.devices._node_tables import (
+    DeviceChannel,
+    NodeTables,
+    channels_of,
+    check_station,
+    make_tables,
+    unneeded_features,
+)
 from genus.devices._program import (
     MAX_NUMBERS,
     DeviceFamily,
@@ -90,6 +97,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
     node_source: str = ""
     node_settings: str = ""
     _without: frozenset[str] = frozenset()
+    _tables: NodeTables | None = None
+    _unneeded: frozenset[str] = frozenset()
 
     def explain(self) -> str:
         """Return what is tested where, what is left to the program, and the flash and RAM it takes, as text."""
@@ -154,6 +163,8 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             node_source=write_node_source(program, tables),
             node_settings=write_settings(program, tables, runtime_file(SETTINGS)),
             _without=tables.without | ({"late"} if not program.learns else set()),
+            _tables=tables,
+            _unneeded=unneeded_features(tables, program, self._catalog, plan),
         )
 
     def _channels(self, plan: Plan | None, station: str | None) -> list[DeviceChannel]:
@@ -165,16 +176,25 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             raise DeviceError(f"{', '.join(missing)} is published, but the plan has no channel of {station!r} for it")
         return planned
 
-    def _readme(self, names: Iterable[str]) -> str:
+    def _readme(self, names: Iterable[str], origin: Mapping[str, str]) -> str:
         """Return what is in a folder with these files, which need the runtime in any case."""
         sources = sorted(name for name in {*names, *RUNTIME} if name.endswith(".c"))
-        return write_readme(self._program, sources, self.estimate, self.node_header)
+        node = self.node_header, self._tables, self._without, self._unneeded
+        return write_readme(self._program, sources, self.estimate, *node, origin)
 
-    def write(self, folder: str | os.PathLike[str], *, runtime: bool = True, harness: bool = False) -> list[Path]:
+    def write(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        runtime: bool = True,
+        harness: bool = False,
+        origin: Mapping[str, str] | None = None,
+    ) -> list[Path]:
         """Write the header and the source into a folder, with the runtime and, if asked, a harness for fuzzers.
 
         NAME_README.md says what to compile and to provide. After `with_node`, also the files of the node. The folder is
-        made if it is missing. Files of the same names are replaced. Returns the files.
+        made if it is missing. Files of the same names are replaced. Returns the files. `origin` is what the README
+        says that it was made from, beside the version of Genus, such as the name and digest of the catalog's file.
         """
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
@@ -186,7 +206,7 @@ class Firmware(msgspec.Struct, frozen=True, eq=False):
             unused = {name for feature in self._without for name in _FILES_OF.get(feature, ())}
             texts |= {name: runtime_file(name) for name in NODE if runtime and name not in unused}
             texts[SETTINGS] = self.node_settings
-        texts[f"{self.name}_README.md"] = self._readme(texts)
+        texts[f"{self.name}_README.md"] = self._readme(texts, origin or {})
         if harness:
             texts[f"{self.name}_fuzz.c"] = self.harness()
         for name, text in texts.items():

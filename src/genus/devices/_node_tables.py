@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 
 import msgspec
 
@@ -179,6 +180,16 @@ def make_tables(
     _check_counts(made)
     _check_without(made, program, catalog, plan)
     return made
+
+
+def unneeded_features(made: NodeTables, program: Program, catalog: Catalog, plan: Plan | None) -> frozenset[str]:
+    """Return the features that a node has and could do without."""
+    found = {"late"} if program.learns else set[str]()
+    for feature in set(NODE_FEATURES) - made.without:
+        with suppress(DeviceError):
+            _check_without(msgspec.structs.replace(made, without=frozenset({feature})), program, catalog, plan)
+            found.add(feature)
+    return frozenset(found)
 
 
 def _check_without(tables: NodeTables, program: Program, catalog: Catalog, plan: Plan | None) -> None:

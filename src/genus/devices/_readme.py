@@ -1,8 +1,12 @@
 """The README of a folder of generated C, with an estimate of flash and RAM, and where it leaves MISRA."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from importlib.metadata import version
 
+from genus.bus import BestEffort
+from genus.can.internal import class_of
+from genus.devices._node_tables import ChannelRow, NodeTables
 from genus.devices._program import Program
 from genus.devices.types import Estimate
 from genus.model.types import BoolType, BytesType, ChoiceType, FloatType, IntType, TextType
@@ -91,12 +95,42 @@ DEVIATIONS = {
 """Rules of MISRA C:2012 that generated code or the runtime does not follow, as cppcheck sees them, with the reason."""
 
 
-def write_readme(program: Program, sources: Iterable[str], estimate: Estimate, node_header: str) -> str:
+NODE_SIZES = {
+    "": (59_930, 3_047, 33_896, 4_368),
+    "segmentation": (58_578, 2_491, 33_228, 3_792),
+    "calendar": (36_046, 2_370, 23_844, 3_640),
+    "late": (56_540, 2_790, 31_900, 4_072),
+    "segmentation, calendar": (35_126, 1_814, 23_240, 3_064),
+    "segmentation, late": (54_178, 2_234, 30_632, 3_496),
+    "calendar, late": (32_616, 2_113, 21_804, 3_344),
+    "segmentation, calendar, late": (30_718, 1_557, 20_604, 2_768),
+}
+"""Flash and RAM on an ATmega128RFA1, then on a Cortex-M0, of the firmware of docs/devices-node.md, by what it leaves
+out; that page has the same figures, which `python -m bench.node_sizes` measures."""
+_UNNEEDED = {
+    "segmentation": "no event of a channel or a subscription is longer than a frame",
+    "calendar": "nothing is sent or received in a slot; without it there is no global time of the bus, either",
+    "late": "if types that are registered later need not be learnt",
+}
+
+
+def write_readme(
+    program: Program,
+    sources: Iterable[str],
+    estimate: Estimate,
+    node_header: str,
+    tables: NodeTables | None,
+    without: Collection[str],
+    unneeded: Collection[str],
+    origin: Mapping[str, str],
+) -> str:
     """Return the README; `sources` are the names of all files to compile, and `node_header` is "" without the node."""
     node = bool(node_header)
+    made_from = {"Genus": version("genus"), **origin}
     parts = [
         f"# {program.name}",
         f"{program.banner}",
+        "\n".join(["| made from | |", "|---|---|", *(f"| {what} | {which} |" for what, which in made_from.items())]),
         "## Compile",
         f"C99, without heap, recursion or floating point. `main.c` is your program:\n\n```sh\n"
         f"gcc -std=c99 -Os -I. main.c {' '.join(sources)} -o {program.name}\n```",
@@ -108,9 +142,11 @@ def write_readme(program: Program, sources: Iterable[str], estimate: Estimate, n
         f"All functions are declared, with comments, in `{program.name}.h`"
         + (f", `{program.name}_node.h` and `genus_node.h`." if node else "."),
         "\n".join(_called(program, node_header)),
+        *(_contract(tables) if tables else ()),
         "## Sizes",
         f"Estimated for an 8-bit processor, without your handlers{' and without the node' if node else ''}:",
         f"```text\n{estimate}\n```",
+        *(_node_sizes(without, unneeded) if node else ()),
         "## Licence",
         "SPDX-License-Identifier: Apache-2.0, for all files of this folder.",
         "## MISRA C:2012",
@@ -135,10 +171,80 @@ def _provided(program: Program, node: bool) -> Iterator[str]:
         yield (
             f"A driver of the CAN controller: after `{program.name}_configure(&config)`, set `config.uid` and "
             "`config.calls.load`, which loads a mailbox; `config.calls.on_notice` hears of losses. `genus_node.h` has "
-            "what the driver calls."
+            "what the driver calls. The page docs/devices-node.md of Genus shows one, and says what it must do:"
+        )
+        yield (
+            "* It has two transmit mailboxes, number 0 goes first; `load` replaces what is in one, at any time.\n"
+            "* It reports each frame that was sent, and each failure, with the frame.\n"
+            "* It takes the time of frames in the interrupt, and handles received frames before it wakes the node."
         )
     if not declared and not node:
         yield "Nothing: the functions below are all."
+
+
+def _contract(tables: NodeTables) -> Iterator[str]:
+    """Yield what the node does on the bus."""
+    timing = tables.timing
+    data = f", data of CAN FD at {timing.data_bitrate:,} bit/s" if timing.data_bitrate else ""
+    number = f"number {tables.number}" if tables.number else "a number that the broker gives"
+    yield "## On the bus"
+    yield f"The bus has {timing.bitrate:,} bit/s{data}. The node has {number}."
+    rows = [
+        f"| {row.name} | {row.etag:#06x} | {_promise(tables, channel)} |" for channel, row in enumerate(tables.channels)
+    ]
+    rows += [
+        f"| {each.slot.event}, received | {each.etag:#06x} | {_slot(each.slot.offset_ns, each.slot.period_ns)} |"
+        for each in tables.slots
+        if each.channel is None
+    ]
+    if rows:
+        yield "\n".join(["| channel | event tag | quality of service |", "|---|---|---|", *rows])
+    filters = "\n".join(str(pair) for pair in tables.filters)
+    yield "Acceptance filters of the event tag (value/mask), with that of the middleware's messages:"
+    yield f"```text\n{filters}\n```"
+
+
+def _promise(tables: NodeTables, channel: int) -> str:
+    """Return what holds for a channel: its slot, its deadline, or nothing."""
+    if slot := next((each.slot for each in tables.slots if each.channel == channel), None):
+        return _slot(slot.offset_ns, slot.period_ns)
+    row: ChannelRow = tables.channels[channel]
+    if row.qos_class == class_of(BestEffort()):
+        return "no real time"
+    return f"soft: deadline {_ms(row.span_ns)}" + (f", expires after {_ms(row.expires_ns)}" if row.expires_ns else "")
+
+
+def _slot(offset_ns: int, period_ns: int) -> str:
+    return f"hard: slot at {_ms(offset_ns)}, every {_ms(period_ns)}"
+
+
+def _ms(nanoseconds: int) -> str:
+    return f"{nanoseconds / 1e6:,.6f}".rstrip("0").rstrip(".") + " ms"
+
+
+def _node_sizes(without: Collection[str], unneeded: Collection[str]) -> Iterator[str]:
+    """Yield what was measured of a node like this, and what it can do without."""
+    left_out = [name for name in _UNNEEDED if name in without]
+    had = NODE_SIZES[", ".join(left_out)]
+    yield (
+        f"The firmware of docs/devices-node.md, node and runtime included{_but(left_out)}, takes {had[0]:,} bytes of "
+        f"flash and {had[1]:,} of RAM on an ATmega128RFA1, {had[2]:,} and {had[3]:,} on a Cortex-M0."
+    )
+    lines = []
+    for feature in [name for name in _UNNEEDED if name in unneeded]:
+        has = NODE_SIZES[", ".join(name for name in _UNNEEDED if name in {*left_out, feature})]
+        saved = [before - after for before, after in zip(had, has, strict=True)]
+        lines.append(
+            f"* `{feature}` saves about {saved[0]:,} bytes of flash and {saved[1]:,} of RAM ({saved[2]:,} and "
+            f"{saved[3]:,}): {_UNNEEDED[feature]}."
+        )
+    if lines:
+        yield "What this node can do without (`--without`):"
+        yield "\n".join(lines)
+
+
+def _but(left_out: Collection[str]) -> str:
+    return f" but without {', '.join(left_out)}" if left_out else ""
 
 
 def _called(program: Program, node_header: str) -> Iterator[str]:
