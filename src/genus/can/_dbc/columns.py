@@ -81,7 +81,7 @@ class ColumnDecoder:
         numbers = self._by_id.find(frames.identifier)
         for mask, index in self._masked:
             unknown = np.flatnonzero((numbers == _NO_MESSAGE) & (frames.identifier >= EXTENDED))
-            numbers[unknown] = index.find(frames.identifier[unknown] & mask)
+            numbers[unknown] = index.find(frames.identifier[unknown] & np.uint32(mask))
         refused = self._find_groups(frames.identifier, numbers, are_whole) if self._groups else []
         for number, rows in _group_rows(numbers, len(self.messages) + 1 + len(refused)):
             if number == _NO_MESSAGE:
