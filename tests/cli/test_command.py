@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from genus.cli import COMMANDS, HELP_SECTIONS, _warn_of_passwords, genus
-from genus.cli._can import COMMANDS as CAN
-from genus.cli._can import HELP_SECTIONS as CAN_STORY
+from genus.cli._groups import COMMANDS as CAN
+from genus.cli._groups import HELP_SECTIONS as CAN_STORY
 from genus.cli._groups import HelpSections, LazyGroup, first_sentence
 from genus.cli._lake import COMMANDS as LAKE
 from genus.cli._lake import HELP_SECTIONS as LAKE_STORY

@@ -22,7 +22,7 @@ from genus.bus.types import QoS
 from genus.cli._completion import complete_can_bus
 from genus.cli._events import BUS_TYPES, as_text, complete_types, event_type, lines_of_json, load_for, make_event
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, ParamType, print_json
+from genus.cli._groups import FOR, ParamType, print_json
 from genus.errors import BusError, EventError, GenusError, SpanError
 from genus.filters import Subscription
 from genus.model import Event

@@ -20,8 +20,7 @@ from genus.catalog import Catalog
 from genus.cli._completion import complete_files, quietly
 from genus.cli._events import GENUS_TYPES, complete_types, event_type, load_all, load_types
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, METRICS, counted, plain_table, print_json, serve
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import FOR, METRICS, SectionedGroup, counted, plain_table, print_json, serve
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net import read_grants

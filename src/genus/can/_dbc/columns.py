@@ -16,8 +16,14 @@ from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex, LongMessages
 from genus.can._dbc.layout import MessageLayout, SignalLayout, masked_ids
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._dbc.signal_columns import LABEL, Bits, Presence, RawSignal, SignalColumns, ValueTable, Words
-from genus.can._j1939.identifier import PRIORITY_SHIFT, TRANSFER_CONTROL, TRANSFER_DATA, is_pdu1
-from genus.can._j1939.reassembly import Incomplete, LongMessage
+from genus.can._j1939 import (
+    PRIORITY_SHIFT,
+    TRANSFER_CONTROL,
+    TRANSFER_DATA,
+    Incomplete,
+    LongMessage,
+    is_pdu1,
+)
 from genus.can._logs.frames import EXTENDED, FrameColumns, Rows
 from genus.can._wire.frame import CLASSIC_BYTES, ID_MASK
 

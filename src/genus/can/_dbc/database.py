@@ -28,8 +28,7 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
-from genus.can._j1939.identifier import pgn_of
-from genus.can._j1939.reassembly import MAX_FAST, MAX_LENGTH
+from genus.can._j1939 import MAX_FAST, MAX_LENGTH, pgn_of
 from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, PRIORITY_SHIFT
 
 _BUS_PROTOCOL = re.compile(rb'^\s*BA_\s+"ProtocolType"\s+"(?:J1939|NMEA ?2000)"', re.MULTILINE | re.IGNORECASE)

@@ -15,22 +15,22 @@ from weakref import WeakKeyDictionary
 
 from genus.bus.internal import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
-from genus.can._dbc.encoding import MessageEncoder, j1939_identifier
 from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex, LongMessages
 from genus.can._dbc.layout import MessageLayout, SignalLayout, masked_ids
 from genus.can._dbc.message_types import (
     UNKNOWN_ID,
     CompiledDecoder,
     MessageDecoder,
+    MessageEncoder,
     attributes_of,
     declare_kind,
     declare_type,
     describe,
     j1939_defaults,
+    j1939_identifier,
     member_names,
 )
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import padded_size
+from genus.can._wire.frame import Frame, padded_size
 from genus.errors import DbcError, EventError, counted
 from genus.model import Event, Kind, attributes, is_event_type, name_of, subtypes
 

@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from genus.can._j1939.identifier import pgn_of
+from genus.can._j1939 import pgn_of
 from genus.can._wire.frame import ID_MASK
 from genus.model import Event, attributes
 from genus.model.internal import RESERVED_WORDS, int_range
