@@ -228,7 +228,7 @@ def pair_of(message: MessageLayout) -> Pair:
     """
     if not message.extended:
         return Pair(message.frame_id & STANDARD_ID_MASK, STANDARD_ID_MASK)
-    mask = ID_MASK
+    mask = message.id_mask
     if message.j1939:
         mask = PGN_MASK if message.frame_id >> 16 & 0xFF >= 240 else PGN_MASK_WITH_DESTINATION
     return Pair(message.frame_id & mask, mask)
