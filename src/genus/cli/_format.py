@@ -1,5 +1,6 @@
 """How commands print numbers, tables, JSON and suggestions; common options, such as `--metrics`."""
 
+import os
 import re
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from genus.errors import did_you_mean
 from genus.model import seconds
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.table import Table
 
     from genus.bus import Bus
@@ -56,6 +58,10 @@ FOR = click.option("--for", "lasts", type=SpanParam(), help="Stop after this tim
 """The option of commands that run until they are stopped."""
 
 
+PIPED_WIDTH = 10_000
+"""Columns of a pipe or file: more than a table has, so that programs find each row on one line."""
+
+
 def sized(amount: int) -> str:
     """Return an amount of bytes, in the unit that suits it."""
     from rich.filesize import decimal
@@ -81,6 +87,19 @@ def meant(word: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return did_you_mean(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
+
+
+def wide_console(**options: Any) -> "Console":
+    """Return the console of results: as wide as the terminal, or as wide as needed if it is a pipe or a file.
+
+    COLUMNS sets the width of both.
+    """
+    from rich.console import Console
+
+    made = Console(**options)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPED_WIDTH
+    return made
 
 
 def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None = None) -> "Table":
