@@ -870,7 +870,7 @@ def test_what_is_no_span_is_one_error_everywhere(call: Any, given: Any) -> None:
             call(bus, given)
 
 
-@pytest.mark.parametrize("span", [0.01, "10ms", "0.01", timedelta(milliseconds=10)])
+@pytest.mark.parametrize("span", [0.01, "10ms", "0.01s", timedelta(milliseconds=10)])
 def test_a_span_means_the_same_everywhere(span: Any) -> None:
     with open_bus() as bus:
         bus.sleep(span)

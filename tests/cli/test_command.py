@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from genus.cli import COMMANDS, HELP_SECTIONS, _warn_of_passwords, genus
-from genus.cli._can import COMMANDS as CAN
-from genus.cli._can import HELP_SECTIONS as CAN_STORY
+from genus.cli._groups import COMMANDS as CAN
+from genus.cli._groups import HELP_SECTIONS as CAN_STORY
 from genus.cli._groups import HelpSections, LazyGroup, first_sentence
 from genus.cli._lake import COMMANDS as LAKE
 from genus.cli._lake import HELP_SECTIONS as LAKE_STORY
@@ -170,7 +170,7 @@ def test_every_table_is_printed_as_wide_as_needed() -> None:
     """Consoles of standard output are made in one place."""
     sources = {path.name: path.read_text() for path in (ROOT / "src/genus/cli").glob("*.py")}
     made = {name: re.findall(r"\bConsole\((?!stderr=True)[^)]*\)", text) for name, text in sources.items()}
-    assert {name for name, calls in made.items() if calls} == {"_format.py"}
+    assert {name for name, calls in made.items() if calls} == {"_groups.py"}
 
 
 WITHOUT_EXTRAS = """

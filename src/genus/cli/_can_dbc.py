@@ -19,7 +19,7 @@ from rich.table import Table
 from genus.bus import RecordingWriter
 from genus.cli._events import as_text, takes_j1939, takes_log_columns
 from genus.cli._exit import report_if_interrupted
-from genus.cli._format import counted, wide_console
+from genus.cli._groups import counted, wide_console
 from genus.filters import Subscription
 from genus.model import Event, attributes
 from genus.model.types import Attribute

@@ -22,7 +22,7 @@ from genus.can import (
 )
 from genus.can import plan as make_plan
 from genus.can.types import MAX_ADVISED, Plan, Verdict
-from genus.cli._format import counted, wide_console
+from genus.cli._groups import counted, wide_console
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware", "foreign": "foreign frames"}

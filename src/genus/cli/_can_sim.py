@@ -20,7 +20,7 @@ from genus.can.types import ChannelResult, Clocks, Outcome, Pattern, ScenarioRun
 from genus.cli._can_plan import show_warnings
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
-from genus.cli._format import SpanParam, counted, wide_console
+from genus.cli._groups import SpanParam, counted, wide_console
 
 SEED = click.option(
     "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."

@@ -12,7 +12,7 @@ from shutil import which
 import click
 
 from genus._extras import install_command
-from genus.cli._format import meant, plain_table, print_json, wide_console
+from genus.cli._groups import meant, plain_table, print_json, wide_console
 
 EXTRAS = {
     "arrow": "events as Arrow tables; recordings to Parquet",

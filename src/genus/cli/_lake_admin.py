@@ -13,7 +13,7 @@ from rich.progress import Progress
 from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._events import load_all, types_option
 from genus.cli._exit import DAMAGED, report_if_interrupted
-from genus.cli._format import ParamType, SpanParam, counted, plain_table, print_json, sized, wide_console
+from genus.cli._groups import ParamType, SpanParam, counted, plain_table, print_json, sized, wide_console
 from genus.cli._lake import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
 from genus.model import format_span
 

@@ -19,7 +19,7 @@ from rich.text import Text
 from genus.cli._completion import GENUS_LAKE, complete_files
 from genus.cli._events import J1939_OPTIONS, takes_log_columns
 from genus.cli._exit import report_if_interrupted, stopped_gracefully
-from genus.cli._format import SpanParam, counted, is_place, plain_table, print_json, rate, serve, sized, wide_console
+from genus.cli._groups import SpanParam, counted, is_place, plain_table, print_json, rate, serve, sized, wide_console
 from genus.cli._lake import AS_JSON, LAKE, lake_and, lake_of_environment, on_spark, reading_in, started, working
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._exit import report_if_interrupted
-from genus.cli._format import ParamType, counted, meant, plain_table, print_json, sized, wide_console
+from genus.cli._groups import ParamType, counted, meant, plain_table, print_json, sized, wide_console
 from genus.cli._lake import AS_JSON, lake_and, on_spark, started, working
 from genus.cli._lake_rows import Asked, LocalRows, Rows, SparkRows, give, give_rows, takes_rows
 

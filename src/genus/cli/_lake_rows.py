@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from genus.cli._exit import report_if_interrupted
-from genus.cli._format import counted, plain_table, sized, wide_console
+from genus.cli._groups import counted, plain_table, sized, wide_console
 from genus.cli._lake import working
 from genus.errors import LakeError
 

@@ -20,8 +20,7 @@ from genus.catalog import Catalog
 from genus.cli._completion import complete_files, quietly
 from genus.cli._events import GENUS_TYPES, complete_types, event_type, load_all, load_types
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, METRICS, counted, plain_table, print_json, serve, wide_console
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import FOR, METRICS, SectionedGroup, counted, plain_table, print_json, serve, wide_console
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net import read_grants
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 PLAIN_S = 10.0
 """How often the table is printed where it cannot be drawn again in place."""
+HEADINGS = {"duplicates": "copies"}
+"""So that the table fits a terminal of 80 columns."""
 COLUMNS = ("asked", "heard", "wanted", "crossed", "unwanted", "duplicates", "lost", "spooled", "limited")
 
 
@@ -94,7 +95,8 @@ def _watch(running: "Gateway", stop: threading.Event, lasts: float | None, *, sh
 
 
 def _table(status: "GatewayStatus") -> Group | Table:
-    table = plain_table("side", *COLUMNS, numbers=COLUMNS)
+    headings = [HEADINGS.get(column, column) for column in COLUMNS]
+    table = plain_table("side", *headings, numbers=headings)
     for side in status.sides:
         table.add_row(side.name, *(f"{getattr(side, column):,}" for column in COLUMNS))
     notes = [Text(note) for note in _notes(status)]

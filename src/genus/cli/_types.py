@@ -17,8 +17,7 @@ from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
 from genus.cli._completion import complete_files
 from genus.cli._events import GENUS_TYPES, load_all
-from genus.cli._format import print_json, wide_console
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import SectionedGroup, print_json, wide_console
 from genus.codes import compare_schemes, read_hierarchy
 from genus.codes.types import Block, CodeCost, NotApplicable
 from genus.model import name_of, parents

@@ -23,7 +23,7 @@ from genus.cli._bus import SUBSCRIPTION, losses_of, shared
 from genus.cli._completion import complete_bus
 from genus.cli._events import BUS_TYPES, as_text, asked_of, load_all, load_for, types_option
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, METRICS, SpanParam, counted, plain_table, print_json, rate, serve, wide_console
+from genus.cli._groups import FOR, METRICS, SpanParam, counted, plain_table, print_json, rate, serve, wide_console
 from genus.filters import Subscription
 from genus.model import Event, name_of
 
