@@ -174,7 +174,7 @@ def test_every_table_is_printed_as_wide_as_needed() -> None:
 
 
 WITHOUT_EXTRAS = """
-import json, sys
+import importlib, json, pydoc, sys
 from importlib.machinery import PathFinder
 
 ALLOWED = {*sys.stdlib_module_names, "genus", "msgspec", "click", "rich", "pygments", "markdown_it", "mdurl"}
@@ -194,6 +194,11 @@ for words in json.load(sys.stdin):
     done = CliRunner().invoke(genus, words)
     if done.exit_code:
         failed.append(f"{' '.join(words)}: {done.output}{done.exception!r}")
+for room in ("bus", "can", "codes", "devices", "lake", "net", "records", "studio", "targets", "testing"):
+    try:
+        pydoc.render_doc(importlib.import_module(f"genus.{room}"))
+    except Exception as problem:
+        failed.append(f"help(genus.{room}): {problem!r}")
 sys.exit(chr(10).join(failed) or 0)
 """
 NEEDS_NO_EXTRA = [
@@ -213,7 +218,7 @@ NEEDS_NO_EXTRA = [
 
 
 def test_commands_that_need_no_extra_run_without_any(folder: Path) -> None:
-    """Help of every command included, in a process where no optional package can be imported."""
+    """Help of every command and room included, in a process where no optional package can be imported."""
     helps = [[*path.split()[1:], "-h"] for path in ALL if path.split()[1] in COMMANDS]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRAS], input=json.dumps([*helps, *NEEDS_NO_EXTRA]), capture_output=True,
