@@ -150,6 +150,29 @@ def test_help_imports_no_command() -> None:
     assert done.stderr.strip() == ""
 
 
+@pytest.mark.parametrize(("columns", "breaks"), [(None, False), ("40", True)])
+def test_a_table_that_is_piped_has_each_row_on_one_line(
+    columns: str | None, breaks: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COLUMNS still sets a width."""
+    names = [f"an_attribute_of_a_long_name_{number}" for number in range(9)]
+    (folder / "long.py").write_text(
+        "from genus import Event\nclass Long(Event):\n" + "".join(f"    {name}: int\n" for name in names)
+    )
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    (row,) = [line for line in shell("types", "long.py").stdout.splitlines() if "Long" in line]
+    assert all(name in row for name in names) is not breaks
+
+
+def test_every_table_is_printed_as_wide_as_needed() -> None:
+    """Consoles of standard output are made in one place."""
+    sources = {path.name: path.read_text() for path in (ROOT / "src/genus/cli").glob("*.py")}
+    made = {name: re.findall(r"\bConsole\((?!stderr=True)[^)]*\)", text) for name, text in sources.items()}
+    assert {name for name, calls in made.items() if calls} == {"_groups.py"}
+
+
 WITHOUT_EXTRAS = """
 import importlib, json, pydoc, sys
 from importlib.machinery import PathFinder

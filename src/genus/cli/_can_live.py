@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
@@ -22,7 +21,7 @@ from genus.bus.types import QoS
 from genus.cli._completion import complete_can_bus
 from genus.cli._events import BUS_TYPES, as_text, complete_types, event_type, lines_of_json, load_for, make_event
 from genus.cli._exit import stopped_by_signals
-from genus.cli._groups import FOR, ParamType, print_json
+from genus.cli._groups import FOR, ParamType, print_json, wide_console
 from genus.errors import BusError, EventError, GenusError, SpanError
 from genus.filters import Subscription
 from genus.model import Event
@@ -332,13 +331,13 @@ def monitor(address: str, catalog: Path | None, lasts: float | None, as_json: bo
         shown = msgspec.to_builtins(snapshot)
         print_json({name: shown[name] for name in ("frames", "load", "channels", "dropped", "host")})
     else:
-        Console().print(_table(snapshot))
+        wide_console().print(_table(snapshot))
 
 
 def _watch(live: "LiveMonitor", stop: threading.Event, lasts: float | None, *, live_table: bool) -> None:
     """Wait until the command is to end; on a terminal, draw the table again and again."""
     ends = math.inf if lasts is None else time.monotonic() + lasts
-    console = Console()
+    console = wide_console()
     shown = Live(console=console, auto_refresh=False, transient=True) if live_table and console.is_terminal else None
     with shown or nullcontext():
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(REFRESH_S, left)):

@@ -4,6 +4,7 @@ Other packages add commands by entry points. Options that several commands have 
 """
 
 import importlib
+import os
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from genus.model import seconds
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from rich.console import Console
     from rich.table import Table
 
     from genus.bus import Bus
@@ -72,6 +74,10 @@ FOR = click.option("--for", "lasts", type=SpanParam(), help="Stop after this tim
 """The option of commands that run until they are stopped."""
 
 
+PIPED_WIDTH = 10_000
+"""Columns of a pipe or file: more than a table has, so that programs find each row on one line."""
+
+
 def sized(amount: int) -> str:
     """Return an amount of bytes, in the unit that suits it."""
     from rich.filesize import decimal
@@ -97,6 +103,19 @@ def meant(word: str, known: Iterable[str]) -> str:
     """
     names = list(known)
     return did_you_mean(word, names).rstrip() or f"there are {', '.join(names) or 'none'}"
+
+
+def wide_console(**options: Any) -> "Console":
+    """Return the console of results: as wide as the terminal, or as wide as needed if it is a pipe or a file.
+
+    COLUMNS sets the width of both.
+    """
+    from rich.console import Console
+
+    made = Console(**options)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPED_WIDTH
+    return made
 
 
 def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None = None) -> "Table":
