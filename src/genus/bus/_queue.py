@@ -102,8 +102,8 @@ class EventQueue(Generic[T]):
         import logging  # slow to import, and seldom needed
 
         logging.getLogger("genus.bus").warning(
-            "the queue of %r is full (capacity=%d): it drops the oldest events and counts them; take them sooner, give it"
-            " more capacity, or choose overflow=",
+            "the queue of %r is full (capacity=%d): it drops the oldest events and counts them; take them "
+            "sooner, give it more capacity, or choose overflow=",
             self.owner,
             self.capacity,
         )
