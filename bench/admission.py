@@ -18,8 +18,7 @@ from statistics import median
 import msgspec
 
 from bench.page import write_block
-from genus.can._plan.admission import plan
-from genus.can._plan.advice import candidate_placements
+from genus.can._plan.admission import candidate_placements, plan
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.interference import HardInterference, Message
 from genus.can._plan.response_times import ResponseTimes, SoftAnalysis

@@ -23,7 +23,7 @@ from rich.text import Text
 
 from genus import Subscription
 from genus.cli._events import TYPES, load_all
-from genus.cli._format import counted, plain_table, print_json
+from genus.cli._groups import counted, plain_table, print_json
 from genus.errors import SubscriptionError
 from genus.filters import TypesByName, merge, read_subscriptions
 from genus.filters._subscription_lists import Parse, check_text, read_lines, significant

@@ -28,7 +28,7 @@ from bench.coap_sizes import (
     size_options,
 )
 from genus.cli._completion import complete_files
-from genus.cli._format import counted, plain_table, print_json
+from genus.cli._groups import counted, plain_table, print_json
 from genus.codes._encoding import MAX_SEGMENT_BYTES, code_size, encode_path_segment
 from genus.codes._prime_schemes import NotApplicable, assign_codes
 from genus.errors import HierarchyError, did_you_mean

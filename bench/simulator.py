@@ -31,8 +31,7 @@ from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.faults import FrameErrors
 from genus.can._sim.scheduler import SimClock
-from genus.can._sim.simulation import Host, Simulation
-from genus.can._sim.sources import FrameSink, FrameSource, periodic
+from genus.can._sim.simulation import FrameSink, FrameSource, Host, Simulation, periodic
 from genus.can._wire.frame import Frame, Identifier
 from genus.can.types import ScenarioRun
 

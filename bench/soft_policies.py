@@ -19,10 +19,9 @@ import msgspec
 from genus.can._node.tx_queue import soft_priority
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller, ControllerListener
-from genus.can._sim.sources import FrameSource, periodic, poisson, sporadic
+from genus.can._sim.simulation import FrameSource, periodic, poisson, sporadic
 from genus.can._sim.trace import TrafficClass
-from genus.can._wire.frame import Frame, Identifier, Priority
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Frame, Identifier, Priority, Timing
 from genus.errors import BusError
 
 Policy: TypeAlias = Literal["edf", "quantised", "unpromoted", "deadline-monotonic"]

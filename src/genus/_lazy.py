@@ -41,7 +41,9 @@ def lazy(module: str, **extras: str) -> Callable[[str], Any]:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         try:
             found = getattr(import_module(homes[name]), name) if homes[name] else import_module(f"{module}.{name}")
-        except ModuleNotFoundError as missing:
+        except ImportError as missing:
+            if sys._getframe(1).f_globals.get("__name__") == "inspect":  # `help` leaves out names without an attribute
+                raise AttributeError(f"{module}.{name} cannot be imported: {missing}") from missing
             package = (missing.name or "").partition(".")[0]
             if package not in extras:
                 raise

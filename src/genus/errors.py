@@ -43,7 +43,7 @@ __all__ = [
 
 
 class GenusError(Exception):
-    """The base class of all errors that Genus raises."""
+    """The base class of the errors of this module."""
 
 
 class DeclarationError(GenusError, TypeError):

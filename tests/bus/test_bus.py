@@ -403,20 +403,21 @@ class TestInboxes:
                     bus.publish(Loop(lane=3))
             else:
                 bus.publish(Loop(lane=3))
-                assert f"the queue of 'Loop' is full (capacity=2) and drops events (overflow='{full}')" in caplog.text
+                assert not caplog.records, "somebody chose to drop"
             assert inbox.counters.dropped == dropped
             assert inbox.counters.waiting == 2
             inbox.cancel()
             assert [event.lane for event in inbox] == kept
             assert len(others) == 3, "the others got it all the same"
 
-    def test_one_that_drops_says_so_once(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_one_that_drops_though_nobody_chose_it_says_so_once(self, caplog: pytest.LogCaptureFixture) -> None:
         with open_bus() as bus:
             inbox = bus.inbox(Loop, capacity=1)
             for lane in range(5):
                 bus.publish(Loop(lane=lane))
             assert inbox.counters.dropped == 4
-        assert len(caplog.records) == 1
+        (message,) = caplog.messages
+        assert "the queue of 'Loop' is full (capacity=1)" in message
 
     def test_block_makes_the_publisher_wait(self) -> None:
         with open_bus() as bus:
@@ -870,7 +871,7 @@ def test_what_is_no_span_is_one_error_everywhere(call: Any, given: Any) -> None:
             call(bus, given)
 
 
-@pytest.mark.parametrize("span", [0.01, "10ms", "0.01", timedelta(milliseconds=10)])
+@pytest.mark.parametrize("span", [0.01, "10ms", "0.01s", timedelta(milliseconds=10)])
 def test_a_span_means_the_same_everywhere(span: Any) -> None:
     with open_bus() as bus:
         bus.sleep(span)

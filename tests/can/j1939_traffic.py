@@ -11,9 +11,21 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from genus.can._j1939.identifier import GLOBAL_ADDRESS, TRANSFER_DATA, J1939Id, is_pdu1, pgn_of
-from genus.can._j1939.reassembly import ABORT, ANSWER_GAP_US, BAM, BROADCAST_GAP_US, CTS, END, RTS
-from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
+from genus.can._j1939 import (
+    ABORT,
+    ANSWER_GAP_US,
+    BAM,
+    BROADCAST_GAP_US,
+    CTS,
+    END,
+    GLOBAL_ADDRESS,
+    RTS,
+    TRANSFER_DATA,
+    J1939Id,
+    is_pdu1,
+    pgn_of,
+)
+from genus.can._j1939_transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
 
 PGNS = (65226, 65240, 64965, 61184, 0xD900, 0x1F805)
 FRAME_US = (500, 20_000)

@@ -31,8 +31,7 @@ from genus.can._protocol.signatures import Layout, conflict_between
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Frame, Timing
 from genus.can._world.world import World
 from genus.errors import BusError
 from genus.model import attributes, name_of

@@ -126,6 +126,14 @@ def test_wrong_use_is_one_clear_line(arguments: tuple[str, ...], message: str, c
     assert "Traceback" not in done.stderr
 
 
+def test_a_subscription_that_cannot_be_bound_gives_exit_code_1() -> None:
+    Path("later.py").write_text("from genus import Event\n\nclass Later(Event):\n    lane: int\n")
+    bus = "can:virtual?number=3&catalog=city.json&synchronised=no"
+    done = genus("can", "node", bus, "-t", "later.py", "--subscribe", "Later", "--for", "0.1")
+    assert (done.returncode, "binding failed: channel Later" in done.stderr) == (1, True), done.stderr
+    assert genus("can", "node", bus, "--subscribe", "Loop", "--for", "0.1").returncode == 0
+
+
 def test_two_brokers_do_not_share_their_tables(address: str, broker: Running) -> None:
     done = genus("can", "broker", address, "--catalog", "city.json", "--tables", "broker.json")
     assert done.returncode == 1

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from genus import Event
 from genus.bus._codec import Rejected
 from genus.can import load_dbc
-from genus.can._dbc.encoding import MessageEncoder
 from genus.can._dbc.layout import MessageLayout, SignalLayout, shift_of
-from genus.can._dbc.message_types import MessageDecoder, declare_kind, declare_type
+from genus.can._dbc.message_types import MessageDecoder, MessageEncoder, declare_kind, declare_type
 from genus.can.types import Dbc
 from genus.errors import DbcError, EventError
 from tests.can.test_dbc import HOUSE, LENIENT, REFUSED_BY_CANTOOLS, TESLA, dbc_files, needs_data, payloads, written

@@ -38,8 +38,7 @@ from genus.can._live.received import (
     parse_error,
 )
 from genus.can._machine import Call
-from genus.can._wire.frame import NODE_MASK, Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import NODE_MASK, Frame, Timing
 from genus.errors import BusError
 from tests.can.sim_parts import RecordingMachine, frame
 from tests.examples import examples

@@ -24,8 +24,7 @@ from genus.can._sim.errors import Corrupt, FaultEffect, FrameOutcome, Transmissi
 from genus.can._sim.faults import FrameFault, corrupt_randomly, parse_fault
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Passage, Trace, TrafficClass
-from genus.can._wire.frame import PASSIVE_ABOVE, PRIORITY_SHIFT, Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import PASSIVE_ABOVE, PRIORITY_SHIFT, Frame, Timing
 from genus.can._world.scenario import ScenarioRun
 from genus.can._world.station import Station
 from genus.can._world.synthetic import PATTERNS

@@ -14,7 +14,7 @@ from genus.can._protocol.broker_tables import FileEtags, MemoryStore
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from genus.can.types import EtagsRefused
 from genus.catalog import Catalog
 from genus.errors import EtagsExhausted

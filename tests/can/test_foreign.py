@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from genus import Event, Subscription, this
 from genus.can import Frame, Timing, load_dbc, read_log
-from genus.can._foreign.databases import Databases
-from genus.can._foreign.machine import ForeignMachine
-from genus.can._foreign.receiver import NOT_WANTED, Filters, filters_of, fit_filters, pair_of, traffic_of
-from genus.can._foreign.sender import MAX_WAITING
+from genus.can._foreign import ForeignMachine
+from genus.can._foreign_receiver import NOT_WANTED, Databases, Filters, filters_of, fit_filters, pair_of, traffic_of
+from genus.can._foreign_sender import MAX_WAITING
 from genus.can._live.interfaces import profile_of
 from genus.can._live.port import DriverPort
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, Accept, Call, Load, Output

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 import can
 from genus import Catalog, open_bus
 from genus.can import Frame, J1939Broadcast, J1939Id, load_dbc
-from genus.can._foreign.databases import Databases
-from genus.can._foreign.receiver import TRANSPORT, LiveCollision, find_live_collisions
+from genus.can._foreign_receiver import TRANSPORT, Databases, LiveCollision, find_live_collisions
 from genus.can._wire.frame import Identifier
 from genus.errors import BusError, EventError
 from tests.can.test_foreign import MS, Driven

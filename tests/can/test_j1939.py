@@ -14,7 +14,7 @@ from genus.bus import read_recording
 from genus.bus._codec import Rejected
 from genus.can._dbc import Dbc, Decoding, decode_log, load_dbc
 from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, LongColumns, PartFrames
-from genus.can._j1939.identifier import ClaimedNames, J1939Id, J1939Name, destination_of, pgn_of
+from genus.can._j1939 import ClaimedNames, J1939Id, J1939Name, destination_of, pgn_of
 from genus.can._logs import read_log
 from genus.can._logs.text_reader import parse_candump
 from genus.cli._can_dbc import decode, types_

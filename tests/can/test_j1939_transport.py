@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._j1939 import reassembly
-from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id, pgn_of
-from genus.can._j1939.reassembly import (
+from genus.can import _j1939
+from genus.can._j1939 import (
     ANSWER_GAP_US,
     BAD_ANNOUNCEMENT,
     BAD_PACKET,
     BROADCAST_GAP_US,
     DIFFERENT,
+    GLOBAL_ADDRESS,
     LOST,
     MAX_FAST,
     NOT_FINISHED,
@@ -24,10 +24,12 @@ from genus.can._j1939.reassembly import (
     TOO_MANY,
     FastPackets,
     Incomplete,
+    J1939Id,
     J1939Reassembler,
     LongMessage,
+    pgn_of,
 )
-from genus.can._j1939.transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
+from genus.can._j1939_transfer import J1939Broadcast, J1939Frame, J1939Receiver, J1939Transfer
 
 from .j1939_traffic import BusFrame, SentMessage, Traffic, is_expected
 
@@ -55,7 +57,7 @@ def check(traffic: Traffic, count: int, pairs: int) -> int:
 
 
 def is_announcement(frame: J1939Frame) -> bool:
-    return pgn_of(frame.frame_id) == 60416 and frame.data[0] in (reassembly.RTS, reassembly.BAM)
+    return pgn_of(frame.frame_id) == 60416 and frame.data[0] in (_j1939.RTS, _j1939.BAM)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -169,7 +171,7 @@ def test_a_receiver_may_ask_again_for_what_a_listener_has_seen() -> None:
     one, two, three = sender.receive(*asked, 0)
     assert receiver.receive(*one, 0) == [], "it loses the second"
     (again,) = receiver.receive(*three, 0)
-    assert again.data[:3] == bytes([reassembly.CTS, 1, 2])
+    assert again.data[:3] == bytes([_j1939.CTS, 1, 2])
     (repeated,) = sender.receive(*again, 0)
     (end,) = receiver.receive(*repeated, 0)
     sender.receive(*end, 0)
@@ -185,7 +187,7 @@ def test_a_sender_gives_up_if_nobody_answers() -> None:
     sender.start(0)
     assert sender.wake(ANSWER_GAP_US - 1) == []
     (abort,) = sender.wake(ANSWER_GAP_US)
-    assert (abort.data[0], sender.failure) == (reassembly.ABORT, "timed out")
+    assert (abort.data[0], sender.failure) == (_j1939.ABORT, "timed out")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +215,7 @@ def test_packets_that_cannot_be_are_counted_and_skipped() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reassembly, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(_j1939, "MAX_SESSIONS", 4)
     listener = J1939Reassembler()
     for source in range(10):
         listener.receive(*broadcast(source=source)[0], 0)

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import (
+from genus.can._wire.frame import (
     ACTIVE_ERROR_BITS,
     FD_SIZES,
     SHORTEST_ERROR_BITS,
     WORST_ERROR_BITS,
     FdBits,
+    Frame,
     Timing,
     exact_bits,
     exact_fd_bits,

@@ -28,7 +28,7 @@ from genus.can._node.problems import EventMissing, HardStopped, MaybeSent, NotSe
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._protocol.time_service import sync_frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from genus.can.types import ChannelConflict
 from genus.errors import BusError, EventError, SubscriptionError
 

@@ -12,8 +12,7 @@ from genus.can._protocol.time_service import follow_up_frame, sync_frame
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Frame, Timing
 
 TIMING = Timing(1_000_000)
 MS = 1_000_000

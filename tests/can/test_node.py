@@ -13,7 +13,7 @@ from genus.can._protocol.messages import Claim
 from genus.can._sim.bus import SimBus
 from genus.can._sim.controller import Controller
 from genus.can._sim.simulation import Host
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from genus.errors import BusError, EventError
 
 TIMING = Timing(1_000_000)

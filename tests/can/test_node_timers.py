@@ -11,8 +11,7 @@ from genus.can._machine import Load
 from genus.can._node.node import Node
 from genus.can._plan.system_file import load_system
 from genus.can._sim.faults import parse_fault
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Frame, Timing
 
 CROSSING = Path(__file__).parents[2] / "examples" / "crossing.toml"
 

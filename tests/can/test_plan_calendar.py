@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from genus.can._plan.calendar import Calendar, Placement, Slot, first_fit, placements
 from genus.can._plan.interference import HardInterference
 from genus.can._plan.system import BusSpec, ChannelSpec, System
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from genus.errors import PlanError
 
 BUS = BusSpec(timing=Timing(1_000_000))

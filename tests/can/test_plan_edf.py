@@ -11,7 +11,7 @@ from genus.can._plan.calendar import Calendar
 from genus.can._plan.interference import ErrorInterference, HardInterference, Message
 from genus.can._plan.response_times import BusConditions, ResponseTimes, SoftAnalysis
 from genus.can._plan.system import BusSpec, ChannelSpec, System
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from tests.can.bus_model import random_releases, run, simultaneous_releases, streams
 from tests.examples import examples
 

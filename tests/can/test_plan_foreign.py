@@ -20,6 +20,7 @@ from genus.can import (
     System,
     format_dbc,
     format_system,
+    load_dbc,
     load_system,
     parse_system,
     plan,
@@ -330,6 +331,27 @@ def test_other_tools_decode_an_event_by_the_dbc_file(typed: Path) -> None:
     assert str(decoded["colour"]) == "green"
     assert message.get_signal_by_name("watts").unit == "W"
     assert message.cycle_time == 20
+
+
+def test_genus_decodes_its_own_bus_by_the_dbc_file_at_every_priority(typed: Path, tmp_path: Path) -> None:
+    path, log = tmp_path / "own.dbc", tmp_path / "own.log"
+    found = load_system(typed)
+    path.write_text(format_dbc(found))
+    codec = codec_of(typed, "Lamp")
+    colour: Any = codec.event_type.__annotations__["colour"]
+    lamp: Any = codec.event_type
+    bits, payload = codec.encode(lamp(number=7, colour=colour("green"), watts=-40, dimmed=9), 3)
+    etag = found.channels[0].etag | bits
+    sent = [Identifier(priority, 1, etag).pack() for priority in (1, 77, 250)]
+    others = [Identifier(77, 2, etag).pack(), Identifier(77, 1, etag ^ bits).pack(), found.channels[1].id | 1 << 21]
+    dbc = load_dbc(path)
+    events = [dbc.decode(identifier, payload, True) for identifier in sent]
+    assert [getattr(event, "watts", event) for event in events] == [-40] * 3
+    assert not any(dbc.knows(identifier, True) for identifier in others), "other nodes, forms and classes"
+    lines = (f"(1.{at}) can0 {each:08X}#{payload.hex()}" for at, each in enumerate((*sent, *others)))
+    log.write_text("\n".join(lines) + "\n")
+    done = CliRunner().invoke(genus, ["can", "decode", "--dbc", str(path), str(log), "--json"])
+    assert done.stdout.count('"watts"') == 3, done.output
 
 
 def test_an_event_of_another_form_is_not_decoded_wrongly(typed: Path) -> None:

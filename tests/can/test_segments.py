@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Frame
-from genus.can._wire.length import FD_SIZES, worst_case_bits
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, FD_SIZES, Frame, worst_case_bits
 from genus.can._wire.segments import Reassembler, frame_sizes, split_payload
 
 SENDER = 0x0021_6010

@@ -12,8 +12,7 @@ from genus.can._sim.controller import Controller, ControllerListener
 from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.scheduler import Scheduler
 from genus.can._sim.trace import Trace
-from genus.can._wire.frame import Frame, arbitration_key
-from genus.can._wire.length import Timing, exact_bits, worst_case_bits
+from genus.can._wire.frame import Frame, Timing, arbitration_key, exact_bits, worst_case_bits
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, RecordingStation, frame, worst_case_bus
 

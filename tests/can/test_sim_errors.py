@@ -17,10 +17,9 @@ from genus.can._sim.errors import (
     Transmission,
 )
 from genus.can._sim.scheduler import NEVER
-from genus.can._sim.sources import FrameSource, periodic
+from genus.can._sim.simulation import FrameSource, periodic
 from genus.can._sim.trace import Trace
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import exact_bits
+from genus.can._wire.frame import Frame, exact_bits
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, GivingUpStation, RecordingStation, RepeatingStation, frame, worst_case_bus
 

@@ -30,8 +30,7 @@ from genus.can._sim.faults import (
     fault_help,
     parse_fault,
 )
-from genus.can._sim.simulation import Simulation
-from genus.can._sim.sources import FrameSink, FrameSource, periodic
+from genus.can._sim.simulation import FrameSink, FrameSource, Simulation, periodic
 from genus.can._sim.trace import TrafficClass
 from genus.can._wire.frame import Frame
 from genus.errors import BusError

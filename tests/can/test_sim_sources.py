@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bench.soft_policies import CHANNELS, POLICIES, soft_channels, soft_misses
 from genus.can._sim.bus import SimBus
-from genus.can._sim.sources import QUEUE_LIMIT, FrameSink, FrameSource, periodic, poisson, sporadic
+from genus.can._sim.simulation import QUEUE_LIMIT, FrameSink, FrameSource, periodic, poisson, sporadic
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, frame, worst_case_bus
 from tests.examples import examples

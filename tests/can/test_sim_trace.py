@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from genus.can._pictures import draw_timeline, timeline_rows
 from genus.can._sim.errors import FrameOutcome
 from genus.can._sim.faults import parse_fault
-from genus.can._sim.simulation import Simulation
-from genus.can._sim.sources import FrameSink, FrameSource, periodic, poisson
+from genus.can._sim.simulation import FrameSink, FrameSource, Simulation, periodic, poisson
 from genus.can._sim.trace import BusFrame, Trace, TraceHeader, TrafficCounts
 from genus.can._wire.frame import Frame
 from genus.errors import GenusError, RecordingError

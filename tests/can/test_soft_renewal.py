@@ -18,8 +18,7 @@ from genus.can._sim.controller import BusGuardian, Controller
 from genus.can._sim.faults import FrameErrors
 from genus.can._sim.simulation import Host
 from genus.can._sim.trace import Trace
-from genus.can._wire.frame import PRIORITY_SHIFT, Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import PRIORITY_SHIFT, Frame, Timing
 from genus.can._world.scenario import ScenarioRun
 from genus.can._world.synthetic import PATTERNS
 from genus.can.types import Pattern

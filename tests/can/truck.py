@@ -3,8 +3,8 @@
 import random
 from typing import NamedTuple
 
-from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id
-from genus.can._j1939.transfer import J1939Broadcast, J1939Receiver, J1939Transfer
+from genus.can._j1939 import GLOBAL_ADDRESS, J1939Id
+from genus.can._j1939_transfer import J1939Broadcast, J1939Receiver, J1939Transfer
 
 TSC1, EEC1, VIN, DM1 = 0, 61444, 65260, 65226
 MARKED = """BA_DEF_ BO_ "VFrameFormat" ENUM "StandardCAN","ExtendedCAN","reserved","J1939PG";

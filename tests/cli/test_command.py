@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from genus.cli import COMMANDS, HELP_SECTIONS, _warn_of_passwords, genus
-from genus.cli._can import COMMANDS as CAN
-from genus.cli._can import HELP_SECTIONS as CAN_STORY
+from genus.cli._groups import COMMANDS as CAN
+from genus.cli._groups import HELP_SECTIONS as CAN_STORY
 from genus.cli._groups import HelpSections, LazyGroup, first_sentence
 from genus.cli._lake import COMMANDS as LAKE
 from genus.cli._lake import HELP_SECTIONS as LAKE_STORY
@@ -150,8 +150,31 @@ def test_help_imports_no_command() -> None:
     assert done.stderr.strip() == ""
 
 
+@pytest.mark.parametrize(("columns", "breaks"), [(None, False), ("40", True)])
+def test_a_table_that_is_piped_has_each_row_on_one_line(
+    columns: str | None, breaks: bool, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """COLUMNS still sets a width."""
+    names = [f"an_attribute_of_a_long_name_{number}" for number in range(9)]
+    (folder / "long.py").write_text(
+        "from genus import Event\nclass Long(Event):\n" + "".join(f"    {name}: int\n" for name in names)
+    )
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    (row,) = [line for line in shell("types", "long.py").stdout.splitlines() if "Long" in line]
+    assert all(name in row for name in names) is not breaks
+
+
+def test_every_table_is_printed_as_wide_as_needed() -> None:
+    """Consoles of standard output are made in one place."""
+    sources = {path.name: path.read_text() for path in (ROOT / "src/genus/cli").glob("*.py")}
+    made = {name: re.findall(r"\bConsole\((?!stderr=True)[^)]*\)", text) for name, text in sources.items()}
+    assert {name for name, calls in made.items() if calls} == {"_groups.py"}
+
+
 WITHOUT_EXTRAS = """
-import json, sys
+import importlib, json, pydoc, sys
 from importlib.machinery import PathFinder
 
 ALLOWED = {*sys.stdlib_module_names, "genus", "msgspec", "click", "rich", "pygments", "markdown_it", "mdurl"}
@@ -171,6 +194,11 @@ for words in json.load(sys.stdin):
     done = CliRunner().invoke(genus, words)
     if done.exit_code:
         failed.append(f"{' '.join(words)}: {done.output}{done.exception!r}")
+for room in ("bus", "can", "codes", "devices", "lake", "net", "records", "studio", "targets", "testing"):
+    try:
+        pydoc.render_doc(importlib.import_module(f"genus.{room}"))
+    except Exception as problem:
+        failed.append(f"help(genus.{room}): {problem!r}")
 sys.exit(chr(10).join(failed) or 0)
 """
 NEEDS_NO_EXTRA = [
@@ -190,7 +218,7 @@ NEEDS_NO_EXTRA = [
 
 
 def test_commands_that_need_no_extra_run_without_any(folder: Path) -> None:
-    """Help of every command included, in a process where no optional package can be imported."""
+    """Help of every command and room included, in a process where no optional package can be imported."""
     helps = [[*path.split()[1:], "-h"] for path in ALL if path.split()[1] in COMMANDS]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRAS], input=json.dumps([*helps, *NEEDS_NO_EXTRA]), capture_output=True,

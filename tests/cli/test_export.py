@@ -114,6 +114,11 @@ def test_a_file_that_exists_is_overwritten_if_that_is_asked() -> None:
     assert Path("road.jsonl").read_text().count("\n") == 90
 
 
+def without_bytecode() -> list[Path]:
+    """The files here, without what Python compiles."""
+    return sorted(path for path in Path().iterdir() if path.name != "__pycache__")
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
@@ -125,11 +130,11 @@ def test_a_file_that_exists_is_overwritten_if_that_is_asked() -> None:
 )
 def test_what_cannot_be_exported_leaves_nothing(arguments: list[str], problem: str) -> None:
     Path("other.py").write_text("from genus import Event\nclass Bell(Event): ...\n")
-    before = sorted(Path().iterdir())
+    before = without_bytecode()
     done = genus("export", *arguments)
     assert problem in done.stderr
     assert done.returncode in (1, 2)
-    assert [path for path in sorted(Path().iterdir()) if path.name != "__pycache__"] == before
+    assert without_bytecode() == before
 
 
 def test_damage_is_told_and_the_rest_exported() -> None:

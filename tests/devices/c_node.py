@@ -43,8 +43,7 @@ from genus.can._plan.calendar import Slot
 from genus.can._protocol.clock_model import SYNC_PERIOD_NS, UNBOUNDED_PRECISION
 from genus.can._protocol.messages import signed_subject
 from genus.can._protocol.notices import Configured, NodeIdConflict
-from genus.can._wire.frame import ETAG_MASK, Frame, subject_uid
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import ETAG_MASK, Frame, Timing, subject_uid
 from genus.can._world.station import Station
 from genus.can._world.world import uid_of
 from genus.catalog import Catalog

@@ -30,8 +30,7 @@ from genus.can._protocol.messages import (
     parse_message,
 )
 from genus.can._protocol.time_service import follow_up_frame, sync_frame
-from genus.can._wire.frame import BROKER_NODE, PRIORITY_SHIFT, Frame, Identifier, Priority, ProtocolEtag
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import BROKER_NODE, PRIORITY_SHIFT, Frame, Identifier, Priority, ProtocolEtag, Timing
 from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import split_payload
 from genus.catalog import Catalog

@@ -26,8 +26,7 @@ from genus.can._protocol.messages import (
     signed_subject,
 )
 from genus.can._sim.simulation import Simulation
-from genus.can._wire.frame import BROKER_NODE, ProtocolEtag, subject_uid
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import BROKER_NODE, ProtocolEtag, Timing, subject_uid
 from genus.can.types import ScenarioRun
 from genus.catalog import Catalog
 from genus.errors import QueueFull

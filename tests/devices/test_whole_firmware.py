@@ -14,8 +14,7 @@ from genus.can._node.node import Node
 from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._sim.simulation import Simulation
-from genus.can._wire.frame import BROKER_NODE
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import BROKER_NODE, Timing
 from genus.can.types import Plan
 from genus.catalog import Catalog
 from genus.devices import DeviceChannel, Firmware, generate

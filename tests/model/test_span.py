@@ -14,7 +14,7 @@ from genus.model import duration, format_span, nanoseconds, seconds
 from ..scalars import scalars
 
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "h": 3600 * 10**9}
-UNITS |= {"days": 86_400 * 10**9, "weeks": 7 * 86_400 * 10**9, "": 10**9}
+UNITS |= {"days": 86_400 * 10**9, "weeks": 7 * 86_400 * 10**9}
 MAX_LENGTH = 292 * 365 * 86_400 * 10**9
 
 
@@ -52,6 +52,12 @@ WRONG = ["", "soon", "5 parsecs", "-1ms", "1.2.3s", "nan", "inf s", "1e999999999
 
 OTHERS = [-1, float("nan"), float("inf"), None, True, b"1s", [1], timedelta(-1)]
 SCALARS = [np.timedelta64(1500, "fs"), np.timedelta64("NaT"), np.timedelta64(1), np.bool_(True), np.array([1])]
+
+
+def test_a_text_without_a_unit_is_refused_unless_it_is_zero() -> None:
+    assert nanoseconds("0") == nanoseconds(0) == 0
+    with pytest.raises(SpanError, match=r"^period is '10', which has no unit: write 10s, 10ms or 10min$"):
+        nanoseconds("10", "period")
 
 
 @pytest.mark.parametrize("wrong", [*WRONG, *OTHERS, *SCALARS])

@@ -32,7 +32,7 @@ def test_all_parts() -> None:
 
 def test_a_named_session_is_kept_for_an_hour() -> None:
     assert parse_mqtt_address("//localhost?session=a").session_expires_s == 3600
-    assert parse_mqtt_address("//localhost?session=a&session_expires=5").session_expires_s == 5
+    assert parse_mqtt_address("//localhost?session=a&session_expires=5s").session_expires_s == 5
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ def test_a_consumer_that_has_no_grant_is_refused(broker: MqttBroker, stack: Exit
 def test_a_kept_session_goes_on_with_its_queues(broker: MqttBroker, stack: ExitStack) -> None:
     """In whatever order the next process joins them."""
     (publisher,) = opened(stack, broker, "session", 1)
-    where = f"mqtt://127.0.0.1:{broker.port}/session?session=worker&session_expires=60"
+    where = f"mqtt://127.0.0.1:{broker.port}/session?session=worker&session_expires=60s"
     with open_bus(where) as earlier:
         earlier.collection(Task, "queue").inbox()
         earlier.collection(Sweep, "queue").inbox()

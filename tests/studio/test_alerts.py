@@ -16,8 +16,8 @@ from genus import Event, Maybe, Unit, open_bus
 from genus.errors import BusError, SubscriptionError, SyntaxProblem
 from genus.studio import open_studio
 from genus.studio._alerts import TESTED, Alerts, Webhook
+from genus.studio._health import RECENT_S
 from genus.studio._layout import MAX_ALERTS, MAX_NAME
-from genus.studio._problems import RECENT_S
 from genus.studio._questions import Questions
 from genus.studio._taps import RING, Taps
 from genus.studio.types import Alert, AlertRow, Layout, ProblemRow

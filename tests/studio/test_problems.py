@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from genus.studio._problems import RECENT_S, Problems
+from genus.studio._health import RECENT_S, Problems
 from genus.studio.types import ChannelRow, GatewayRow, NodeRow, ProblemRow, Row, SourceRow, SubscriptionRow
 
 

@@ -338,7 +338,7 @@ def system_file(tmp_path: Path) -> Path:
 
 
 def test_a_system_file_runs(system_file: Path) -> None:
-    (source,) = open_simulation(f"{system_file}?duration=100&seed=3&faults=errors p=0.1")
+    (source,) = open_simulation(f"{system_file}?duration=100s&seed=3&faults=errors p=0.1")
     seen: list[Event] = []
     try:
         assert isinstance(source, PlayedSource)
@@ -353,7 +353,7 @@ def test_a_system_file_runs(system_file: Path) -> None:
         assert (row.state, row.speed, row.kind) == ("paused", 20.0, "world")
         assert row.begin_ms is not None
         assert row.end_ms == row.begin_ms + 100_000
-        assert row.address == f"sim:{system_file}?duration=100&seed=3&faults=errors p=0.1"
+        assert row.address == f"sim:{system_file}?duration=100s&seed=3&faults=errors p=0.1"
         (tide,) = source.types()
         assert all(isinstance(event, tide) for event in seen)
     finally:

@@ -66,7 +66,7 @@ def test_the_first_traffic_of_a_day_is_there_as_soon_as_that_of_a_minute() -> No
 
 
 def test_a_city_is_a_system_that_studio_runs() -> None:
-    city = make_city("traffic?sites=2&duration=60&seed=5")
+    city = make_city("traffic?sites=2&duration=60s&seed=5")
     assert city is not None
     system: SimulatedSystem = city
     assert list(system.worlds) == ["harbour-crossing", "a8-km12"]
@@ -136,7 +136,7 @@ def test_an_event_arrives_at_the_centre_at_its_time_within_a_step() -> None:
 
 
 def test_on_the_page_the_centre_is_in_the_time_of_the_city() -> None:
-    sources = {source.name: source for source in open_source("sim:traffic?sites=1&duration=60&seed=2")}
+    sources = {source.name: source for source in open_source("sim:traffic?sites=1&duration=60s&seed=2")}
     centre, pause = sources[CENTRE], threading.Event()
     try:
         assert isinstance(centre, EventSource)

@@ -274,7 +274,7 @@ class Bus:
         handler: Handler[Any],
         *,
         capacity: int = CAPACITY,
-        overflow: Overflow = "drop_oldest",
+        overflow: Overflow | None = None,
         concurrency: int = 1,
         on_problem: ProblemHandler | None = None,
         strict: bool = False,
@@ -327,7 +327,7 @@ class Bus:
         subscription: Wanted[Any] | str,
         *,
         capacity: int = CAPACITY,
-        overflow: Overflow = "drop_oldest",
+        overflow: Overflow | None = None,
         on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Inbox[Any]:

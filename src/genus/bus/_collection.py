@@ -223,7 +223,7 @@ class Collection(Generic[T]):
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
-        overflow: Overflow = "drop_oldest",
+        overflow: Overflow | None = None,
         concurrency: int = 1,
         on_problem: ProblemHandler | None = None,
         strict: bool = False,
@@ -241,7 +241,7 @@ class Collection(Generic[T]):
             lacks: Attributes that must be absent.
             where: A predicate, or its text.
             capacity: The length of the queue before a coroutine function.
-            overflow: What happens when that queue is full.
+            overflow: What happens when that queue is full; by default the oldest events are dropped, which is logged.
             concurrency: How many events a coroutine function may be handling at a time. With more than 1 the handling
                 of an event may end before that of an earlier one.
             on_problem: Is called with what a medium could not deliver, where the medium knows (events lost or missing).
@@ -273,7 +273,7 @@ class Collection(Generic[T]):
         lacks: AttributeNames = (),
         where: Predicate | Term | str | None = None,
         capacity: int = CAPACITY,
-        overflow: Overflow = "drop_oldest",
+        overflow: Overflow | None = None,
         on_problem: ProblemHandler | None = None,
         strict: bool = False,
     ) -> Inbox[T]:
@@ -283,7 +283,7 @@ class Collection(Generic[T]):
 
         Args:
             capacity: The length of the queue.
-            overflow: What happens when the queue is full.
+            overflow: What happens when the queue is full; by default the oldest events are dropped, which is logged.
         """
         subscription: Subscription[T] = Subscription(
             AllOf(self.types), exact=exact, has=has, lacks=lacks, where=where, strict=strict
@@ -415,7 +415,7 @@ class Collection(Generic[T]):
         subscription: Subscription,
         handler: Handler[T],
         capacity: int,
-        overflow: Overflow,
+        overflow: Overflow | None,
         on_problem: ProblemHandler | None,
         concurrency: int,
     ) -> Listener[T]:
@@ -432,7 +432,7 @@ class Collection(Generic[T]):
         return self._add(Listener(self._bus, subscription, handler), on_problem)
 
     def _add_inbox(
-        self, subscription: Subscription, capacity: int, overflow: Overflow, on_problem: ProblemHandler | None
+        self, subscription: Subscription, capacity: int, overflow: Overflow | None, on_problem: ProblemHandler | None
     ) -> Inbox[T]:
         """Queue what a subscription matches."""
         return self._add(Inbox(self._bus, subscription, capacity, overflow, self._bus.wait_for), on_problem)

@@ -191,7 +191,7 @@ class Inbox(Listener[T]):
         bus: ListenerOwner,
         subscription: Subscription,
         capacity: int,
-        overflow: Overflow,
+        overflow: Overflow | None,
         wait_for: WaitFor | None = None,
     ) -> None:
         self.queue: EventQueue[T] = EventQueue(str(subscription), capacity, overflow, wait_for)
@@ -294,7 +294,7 @@ class AsyncListener(Inbox[T]):
         subscription: Subscription,
         handler: Handler[T],
         capacity: int,
-        overflow: Overflow,
+        overflow: Overflow | None,
         concurrency: int = 1,
     ) -> None:
         import asyncio

@@ -36,7 +36,7 @@ def check_count(what: str, count: Any) -> None:
 def check_queue(capacity: object, overflow: object) -> None:
     """Raise BusError if there can be no such queue."""
     check_count("capacity", capacity)
-    if overflow not in _POLICIES:
+    if overflow is not None and overflow not in _POLICIES:
         raise BusError(f"overflow={overflow!r} is not a policy; choose one of {', '.join(_POLICIES)}")
 
 
@@ -47,14 +47,15 @@ class Closed(Exception):
 class EventQueue(Generic[T]):
     """A bounded queue that threads and coroutines can take from.
 
-    `wait_for` replaces waiting in real time where a bus runs in virtual time.
+    Without `overflow`, the oldest items are dropped and the first time is logged: nobody has chosen that. `wait_for`
+    replaces waiting in real time where a bus runs in virtual time.
     """
 
-    def __init__(self, owner: str, capacity: int, overflow: Overflow, wait_for: WaitFor | None = None) -> None:
+    def __init__(self, owner: str, capacity: int, overflow: Overflow | None, wait_for: WaitFor | None = None) -> None:
         check_queue(capacity, overflow)
         self.owner = owner
         self.capacity = capacity
-        self.overflow = overflow
+        self.overflow: Overflow = overflow or "drop_oldest"
         self.dropped = 0
         """Items that found the queue full or closed."""
         self.is_deserted: Callable[[], bool] | None = None
@@ -69,7 +70,7 @@ class EventQueue(Generic[T]):
         self._not_full = threading.Condition(self._lock)
         self._sleepers: deque[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = deque()
         self._closed = False
-        self._has_warned = False
+        self._is_to_warn = overflow is None
 
     def __len__(self) -> int:
         return len(self._items)
@@ -95,17 +96,16 @@ class EventQueue(Generic[T]):
 
     def _warn_of_drops(self) -> None:
         """Log that items are dropped, once; without the lock, as a handler of logs may publish."""
-        if self._has_warned or not self.dropped or self.overflow not in ("drop_oldest", "drop_newest"):
+        if not self._is_to_warn or not self.dropped:
             return
-        self._has_warned = True
+        self._is_to_warn = False
         import logging  # slow to import, and seldom needed
 
         logging.getLogger("genus.bus").warning(
-            "the queue of %r is full (capacity=%d) and drops events (overflow=%r), which its counters count; take them "
-            "sooner, or give it more capacity",
+            "the queue of %r is full (capacity=%d): it drops the oldest events and counts them; take them "
+            "sooner, give it more capacity, or choose overflow=",
             self.owner,
             self.capacity,
-            self.overflow,
         )
 
     def _make_room(self) -> bool:

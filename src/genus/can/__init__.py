@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from genus.can._dbc import Decoding, decode_log, load_dbc, python_source
     from genus.can._dbc.columns import ColumnDecoder, DecodedFrames, LongColumns
     from genus.can._dbc.j1939 import LongMessages
-    from genus.can._j1939.identifier import J1939Id, J1939Name
-    from genus.can._j1939.transfer import J1939Broadcast, J1939Receiver, J1939Transfer
+    from genus.can._j1939 import J1939Id, J1939Name
+    from genus.can._j1939_transfer import J1939Broadcast, J1939Receiver, J1939Transfer
     from genus.can._live.services import address_types, open_broker, open_monitor
     from genus.can._logs import read_log
     from genus.can._logs.text_reader import parse_candump
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from genus.can._plan.system import BusSpec, ChannelSpec, ForeignFrame, System, format_bitrate, format_bound
     from genus.can._plan.system_file import format_system, load_system, parse_system
     from genus.can._sim.faults import fault_help, parse_fault
-    from genus.can._wire.frame import Frame, Identifier, Priority
-    from genus.can._wire.length import Timing
+    from genus.can._wire.frame import Frame, Identifier, Priority, Timing
     from genus.can._wire.payload import PayloadCodec
     from genus.can._wire.segments import split_payload
     from genus.can._world.scenario import PreparedSystem, Scenario, simulate

@@ -19,15 +19,14 @@ from genus.can._node.rx import Receiver
 from genus.can._node.slots import OwnTime, SlotDispatcher
 from genus.can._protocol.messages import Announce, Claim, QosClass, parse_message
 from genus.can._protocol.time_service import MasterCandidate, is_well_formed
-from genus.can._wire.frame import RESERVED_ETAGS, UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import RESERVED_ETAGS, UNCONFIGURED_NODE, Frame, Priority, ProtocolEtag, Timing
 from genus.catalog import Catalog
 from genus.errors import Reasons
 from genus.filters import Subscription
 from genus.model import Event, micros_of_time
 
 if TYPE_CHECKING:
-    from genus.can._foreign.databases import Databases
+    from genus.can._foreign_receiver import Databases
 
 RATE_NS = 1_000_000_000
 MAX_CHANNELS = 4096

@@ -35,10 +35,9 @@ if TYPE_CHECKING:
     from genus.can._sim.bus import SimBus
     from genus.can._sim.controller import Controller
     from genus.can._sim.errors import Corrupt, Transmission
-    from genus.can._sim.sources import FrameSource, poisson
+    from genus.can._sim.simulation import FrameSource, poisson
     from genus.can._sim.trace import TraceHeader
-    from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, subject_uid
-    from genus.can._wire.length import padded_size
+    from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, padded_size, subject_uid
     from genus.can._wire.payload import PayloadField, fields_of
     from genus.can._wire.values import is_implied
 

@@ -7,16 +7,14 @@ from genus._lazy import lazy
 if TYPE_CHECKING:
     from genus.can._dbc import Dbc, MessageLayout, SignalLayout
     from genus.can._dbc.columns import PartFrames, RefusedFrames
-    from genus.can._j1939.identifier import ClaimedNames
-    from genus.can._j1939.reassembly import Incomplete, LongMessage
-    from genus.can._j1939.transfer import J1939Frame
+    from genus.can._j1939 import ClaimedNames, Incomplete, LongMessage
+    from genus.can._j1939_transfer import J1939Frame
     from genus.can._live.services import LiveBroker, LiveMonitor, MonitorSnapshot
     from genus.can._logs import CanLog, FrameColumns, LoggedFrame
     from genus.can._logs.frames import DamagedLine, LogBlock
     from genus.can._monitor import ChannelStatistics, MonitoredFrame
     from genus.can._node.problems import DeliveryProblem
-    from genus.can._plan.admission import MAX_ADVISED, BusLoad, LoadShare, Plan, Verdict
-    from genus.can._plan.advice import Advice
+    from genus.can._plan.admission import MAX_ADVISED, Advice, BusLoad, LoadShare, Plan, Verdict
     from genus.can._plan.calendar import Calendar, Occurrence, Slot
     from genus.can._plan.foreign import Collision
     from genus.can._plan.system import ErrorPassivePolicy, QosName

@@ -17,7 +17,7 @@ from genus.cli._exit import end_by, report_if_interrupted, warnings_as_lines
 from genus.cli._groups import PluginGroup, SectionedGroup
 
 if TYPE_CHECKING:
-    from genus.cli._format import SpanParam
+    from genus.cli._groups import SpanParam
     from genus.cli._lake import on_spark
 
 __all__ = ["SectionedGroup", "SpanParam", "on_spark", "report_if_interrupted"]
@@ -38,7 +38,7 @@ COMMANDS = {
     "gateway": "genus.cli._networks:gateway",
     "grants": "genus.cli._networks:grants",
     "records": "genus.cli._types:records",
-    "can": "genus.cli._can:can",
+    "can": "genus.cli._groups:can",
     "c": "genus.cli._devices:c",
     "lake": "genus.cli._lake:lake",
     "doctor": "genus.cli._doctor:doctor",

@@ -34,7 +34,7 @@ from genus.cli._events import (
     pairs,
 )
 from genus.cli._exit import DAMAGED, INTERRUPTED, report_if_interrupted, stopped_by_signals, undisturbed
-from genus.cli._format import FOR, METRICS, SpanParam, counted, serve
+from genus.cli._groups import FOR, METRICS, SpanParam, counted, serve
 from genus.errors import RecordingError
 from genus.filters import Subscription
 from genus.model import Event, is_event_type

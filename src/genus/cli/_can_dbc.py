@@ -19,7 +19,7 @@ from rich.table import Table
 from genus.bus import RecordingWriter
 from genus.cli._events import as_text, takes_j1939, takes_log_columns
 from genus.cli._exit import report_if_interrupted
-from genus.cli._format import counted
+from genus.cli._groups import counted, wide_console
 from genus.filters import Subscription
 from genus.model import Event, attributes
 from genus.model.types import Attribute
@@ -92,9 +92,9 @@ def _show_types(dbc: "Dbc", names: tuple[str, ...]) -> None:
     messages = (*dbc.all_messages, *dbc.dids)
     if names or len(messages) <= MAX_ROWS:
         chosen = [message for message in messages if not names or message.type_name in names]
-        Console().print(_type_table(dbc, chosen))
+        wide_console().print(_type_table(dbc, chosen))
     else:
-        Console().print(_overview(dbc))
+        wide_console().print(_overview(dbc))
 
 
 def _overview(dbc: "Dbc") -> Table:
@@ -248,7 +248,7 @@ def decode(
                 advance()
             written += 1
     _show_problems(decoding.log)
-    Console(stderr=as_json).print(_summary(decoding))
+    wide_console(stderr=as_json).print(_summary(decoding))
     if not decoding.frames:
         raise click.ClickException(f"{log}: not one frame was found; is it a CAN log, and the format right?")
 

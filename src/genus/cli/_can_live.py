@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
@@ -22,7 +21,7 @@ from genus.bus.types import QoS
 from genus.cli._completion import complete_can_bus
 from genus.cli._events import BUS_TYPES, as_text, complete_types, event_type, lines_of_json, load_for, make_event
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, ParamType, print_json
+from genus.cli._groups import FOR, ParamType, print_json, wide_console
 from genus.errors import BusError, EventError, GenusError, SpanError
 from genus.filters import Subscription
 from genus.model import Event
@@ -216,27 +215,37 @@ def node(
 ) -> None:
     """Take part in a bus: print, publish, report problems.
 
-    Prints the events that match, and publishes the lines of standard input. Ctrl-C ends it.
+    Prints the events that match, and publishes the lines of standard input. Ctrl-C ends it. The exit code is 1 if a
+    channel could not be bound or an event was refused.
 
     \b
     genus can node can:udp_multicast -t examples/traffic.py --subscribe "Loop where lane > 1"
     echo '{"lane": 2}' | genus can node can:udp_multicast -t examples/traffic.py --publish Loop --qos soft:20ms
     """
+    from genus.can import BindingFailed
+
     if not subscriptions and type_name is None:
         raise click.UsageError("give --subscribe, --publish or both")
     loaded = load_for(types, address)
     asked = [Subscription.parse(text, [*loaded, Event]) for text in subscriptions]
     refused = 0
+    unbound: list[BindingFailed] = []
+
+    def on_problem(problem: object) -> None:
+        if isinstance(problem, BindingFailed):
+            unbound.append(problem)
+        show_notice(problem)
+
     ends = math.inf if lasts is None else time.monotonic() + lasts
     with stopped_by_signals() as stop, open_bus(address) as bus:
         for subscription in asked:
-            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)), on_problem=show_notice)
+            bus.subscribe(subscription, lambda event: click.echo(as_text(event, as_json)), on_problem=on_problem)
             click.echo(f"listening on {address} for {subscription}", err=True)
         if asked:
             _warn_without_broker(bus.link, stop, min(ends, time.monotonic() + PATIENCE_S))
         if type_name is not None:
             channel: EventChannel[Any] = bus.channel(
-                event_type(type_name, loaded), qos, on_problem=show_notice, carries=carries
+                event_type(type_name, loaded), qos, on_problem=on_problem, carries=carries
             )
             channel.announce()
             click.echo(f"publishing {type_name} on {address}, {qos}", err=True)
@@ -246,7 +255,7 @@ def node(
             stop.wait(None if lasts is None else max(0.0, ends - time.monotonic()))
         counters = bus.traffic().link
     click.echo(", ".join(f"{what} {count}" for what, count in counters.items()), err=True)
-    if refused:
+    if refused or unbound:
         sys.exit(1)
 
 
@@ -322,13 +331,13 @@ def monitor(address: str, catalog: Path | None, lasts: float | None, as_json: bo
         shown = msgspec.to_builtins(snapshot)
         print_json({name: shown[name] for name in ("frames", "load", "channels", "dropped", "host")})
     else:
-        Console().print(_table(snapshot))
+        wide_console().print(_table(snapshot))
 
 
 def _watch(live: "LiveMonitor", stop: threading.Event, lasts: float | None, *, live_table: bool) -> None:
     """Wait until the command is to end; on a terminal, draw the table again and again."""
     ends = math.inf if lasts is None else time.monotonic() + lasts
-    console = Console()
+    console = wide_console()
     shown = Live(console=console, auto_refresh=False, transient=True) if live_table and console.is_terminal else None
     with shown or nullcontext():
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(REFRESH_S, left)):

@@ -22,7 +22,7 @@ from genus.can import (
 )
 from genus.can import plan as make_plan
 from genus.can.types import MAX_ADVISED, Plan, Verdict
-from genus.cli._format import counted
+from genus.cli._groups import counted, wide_console
 
 OUTPUT = click.Path(dir_okay=False, path_type=Path)
 _NAMES = {"hard": "hard", "soft": "soft", "none": "none", "system": "middleware", "foreign": "foreign frames"}
@@ -79,7 +79,7 @@ def _refusal(found: Plan, unwritten: list[Path]) -> str:
 
 
 def _show(found: Plan) -> None:
-    console = Console()
+    console = wide_console()
     console.print(_headline(found.system))
     console.print(_verdicts(found))
     for line in (*_advice(found), *_foreign(found)):

@@ -20,7 +20,7 @@ from genus.can.types import ChannelResult, Clocks, Outcome, Pattern, ScenarioRun
 from genus.cli._can_plan import show_warnings
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
-from genus.cli._format import SpanParam, counted
+from genus.cli._groups import SpanParam, counted, wide_console
 
 SEED = click.option(
     "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."
@@ -220,7 +220,7 @@ def _show(scenario: Scenario, outcomes: Sequence[Outcome], as_json: bool) -> Non
         found: Any = outcomes[0] if len(outcomes) == 1 else Summary.of(outcomes)
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
         return
-    console = Console()
+    console = wide_console()
     console.print(_headline(scenario, outcomes), highlight=False)
     if len(outcomes) == 1:
         _show_one(console, outcomes[0])

@@ -9,8 +9,7 @@ from genus.catalog import Catalog
 from genus.catalog.types import Finding
 from genus.cli._completion import complete_catalog_types, complete_files
 from genus.cli._events import load_all
-from genus.cli._format import meant, print_json
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import SectionedGroup, meant, print_json
 from genus.cli._types import as_list, show
 from genus.filters import Subscription, read_subscriptions
 from genus.filters.types import AttributeRef

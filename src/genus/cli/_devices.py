@@ -10,8 +10,7 @@ import click
 
 from genus.cli._completion import complete_files
 from genus.cli._events import load_all, types_option
-from genus.cli._format import counted
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import SectionedGroup, counted
 from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:

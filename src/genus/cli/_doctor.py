@@ -12,7 +12,7 @@ from shutil import which
 import click
 
 from genus._extras import install_command
-from genus.cli._format import meant, plain_table, print_json
+from genus.cli._groups import meant, plain_table, print_json, wide_console
 
 EXTRAS = {
     "arrow": "events as Arrow tables; recordings to Parquet",
@@ -168,9 +168,8 @@ def _program(name: str, purpose: str, packages: str) -> Part:
 
 
 def _print(found: dict[str, list[Part]]) -> None:
-    from rich.console import Console
 
-    console = Console(highlight=False)
+    console = wide_console(highlight=False)
     for title, parts in found.items():
         if not parts:
             continue

@@ -18,7 +18,7 @@ from genus.bus.types import Recorded, Recording
 from genus.cli._bus import SUBSCRIPTION, report_skipped, why_none
 from genus.cli._events import TYPES, as_text, load_all
 from genus.cli._exit import DAMAGED
-from genus.cli._format import counted, sized
+from genus.cli._groups import counted, sized
 from genus.errors import GenusError
 from genus.filters import Subscription
 from genus.model import Event, attributes, is_event_type, micros_of_time, name_of, subtypes, vector

@@ -9,7 +9,7 @@ import click
 
 from genus import targets
 from genus.cli._events import TYPES, complete_types, load_all
-from genus.cli._format import print_json
+from genus.cli._groups import print_json
 from genus.filters import Subscription
 
 TARGETS = ("python", "arrow", "index", "spark", "topics", "can", "c", "coap")

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 from genus.cli._completion import GENUS_LAKE, Completer, complete_files
-from genus.cli._format import ParamType
-from genus.cli._groups import LazyGroup
+from genus.cli._groups import LazyGroup, ParamType
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from rich.progress import Progress
 from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._events import load_all, types_option
 from genus.cli._exit import DAMAGED, report_if_interrupted
-from genus.cli._format import ParamType, SpanParam, counted, plain_table, print_json, sized
+from genus.cli._groups import ParamType, SpanParam, counted, plain_table, print_json, sized, wide_console
 from genus.cli._lake import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
 from genus.model import format_span
 
@@ -283,7 +283,7 @@ def _show_stats(about: dict[str, Any], tables: list["TableStats"]) -> None:
         rows, files, *others = (f"{number:,}" for number in numbers)
         table.add_row(each.table, rows, files, sized(each.bytes), *others)
     if tables:
-        Console().print(table)
+        wide_console().print(table)
 
 
 DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print how many events would be removed.")
@@ -528,7 +528,7 @@ def _show_history(entries: list["HistoryEntry"]) -> None:
         names = ", ".join(change.table for change in each.tables)
         at = f"{each.at:%Y-%m-%d %H:%M:%SZ}"
         table.add_row(str(each.version), at, each.kind, f"{each.sources:,}", f"{each.rows_added:,}", removed, names)
-    Console().print(table)
+    wide_console().print(table)
 
 
 @click.command()

@@ -12,14 +12,14 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 
 import click
 import msgspec
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
 from genus.cli._completion import GENUS_LAKE, complete_files
 from genus.cli._events import J1939_OPTIONS, takes_log_columns
 from genus.cli._exit import report_if_interrupted, stopped_gracefully
-from genus.cli._format import SpanParam, counted, is_place, plain_table, print_json, rate, serve, sized
+from genus.cli._groups import SpanParam, counted, is_place, plain_table, print_json, rate, serve, sized, wide_console
 from genus.cli._lake import AS_JSON, LAKE, lake_and, lake_of_environment, on_spark, reading_in, started, working
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def _show_reasons(reasons: list[tuple[str, int]], total: int) -> None:
         table.add_row(f"{letters:,}", Text(reason))
     if rest := total - sum(letters for _, letters in reasons):
         table.add_row(f"{rest:,}", Text("others", "dim"))
-    Console().print(table)
+    wide_console().print(table)
 
 
 def _show_letters(letters: list[dict[str, Any]]) -> None:
@@ -258,7 +258,7 @@ def _show_letters(letters: list[dict[str, Any]]) -> None:
         shown = raw if len(raw) <= RAW_SHOWN else f"{raw[:RAW_SHOWN]}…"
         table.add_row(Text(letter["path"]), str(letter["position"]), Text(letter["reason"]), Text(shown))
     if letters:
-        Console().print(table)
+        wide_console().print(table)
 
 
 LINES = 12
@@ -393,7 +393,7 @@ def as_line(progress: "Progress") -> bytes:
 @contextmanager
 def _view(as_json: bool) -> Iterator[Output]:
     """A function that shows batches: JSON lines, a table that is redrawn, or lines if there is no terminal."""
-    console = Console()
+    console = wide_console()
     if as_json:
         yield lambda progress, line: click.echo(line)
     elif not console.is_terminal:

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
-from rich.console import Console
 from rich.text import Text
 
 from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._exit import report_if_interrupted
-from genus.cli._format import ParamType, counted, meant, plain_table, print_json, sized
+from genus.cli._groups import ParamType, counted, meant, plain_table, print_json, sized, wide_console
 from genus.cli._lake import AS_JSON, lake_and, on_spark, started, working
 from genus.cli._lake_rows import Asked, LocalRows, Rows, SparkRows, give, give_rows, takes_rows
 
@@ -293,7 +292,7 @@ def _show_counts(top: list[tuple[str, str, int]]) -> None:
     for subscriber, subscription, matches in top:
         table.add_row(Text(subscriber), f"{matches:,}", Text(subscription))
     if top:
-        Console().print(table)
+        wide_console().print(table)
 
 
 @click.command()

@@ -16,7 +16,7 @@ import click
 import msgspec
 
 from genus.cli._exit import report_if_interrupted
-from genus.cli._format import counted, plain_table, sized
+from genus.cli._groups import counted, plain_table, sized, wide_console
 from genus.cli._lake import working
 from genus.errors import LakeError
 
@@ -264,14 +264,13 @@ def _in_json(value: float | None) -> float | str | None:
 
 def _show(given: Rows, limit: int, hide_empty: bool) -> int:
     import pyarrow as pa
-    from rich.console import Console
 
     with given.working("reading"):
         found = pa.Table.from_batches(given.limit(limit + 1).batches(), given.schema)
     rows = found.slice(0, limit)
     names = [name for name in rows.column_names if not hide_empty or rows.column(name).null_count < rows.num_rows]
     texts = [{name: shown(value) for name, value in row.items()} for row in rows.select(names).to_pylist()]
-    console = Console()
+    console = wide_console()
     widths = [max(len(name), *(len(row[name]) for row in texts)) + 2 for name in names] if texts else []
     if sum(widths) > 2 * console.width:
         click.echo("\n\n".join(_record(row) for row in texts))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -20,8 +20,7 @@ from genus.catalog import Catalog
 from genus.cli._completion import complete_files, quietly
 from genus.cli._events import GENUS_TYPES, complete_types, event_type, load_all, load_types
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, METRICS, counted, plain_table, print_json, serve
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import FOR, METRICS, SectionedGroup, counted, plain_table, print_json, serve, wide_console
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net import read_grants
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 PLAIN_S = 10.0
 """How often the table is printed where it cannot be drawn again in place."""
+HEADINGS = {"duplicates": "copies"}
+"""So that the table fits a terminal of 80 columns."""
 COLUMNS = ("asked", "heard", "wanted", "crossed", "unwanted", "duplicates", "lost", "spooled", "limited")
 
 
@@ -68,7 +69,7 @@ def gateway(file: Path, check: bool, lasts: float | None, as_json: bool, metrics
     if as_json:
         print_json(msgspec.to_builtins(status))
     else:
-        Console().print(_table(status))
+        wide_console().print(_table(status))
 
 
 def _described(loaded: "GatewayFile") -> str:
@@ -80,7 +81,7 @@ def _described(loaded: "GatewayFile") -> str:
 def _watch(running: "Gateway", stop: threading.Event, lasts: float | None, *, shows_table: bool) -> None:
     """Wait until the command is to end; draw the table again and again, or print it now and then."""
     ends = math.inf if lasts is None else time.monotonic() + lasts
-    console = Console()
+    console = wide_console()
     is_live = shows_table and console.is_terminal
     shown = Live(console=console, auto_refresh=False, transient=True) if is_live else None
     printed_at = time.monotonic()
@@ -94,7 +95,8 @@ def _watch(running: "Gateway", stop: threading.Event, lasts: float | None, *, sh
 
 
 def _table(status: "GatewayStatus") -> Group | Table:
-    table = plain_table("side", *COLUMNS, numbers=COLUMNS)
+    headings = [HEADINGS.get(column, column) for column in COLUMNS]
+    table = plain_table("side", *headings, numbers=headings)
     for side in status.sides:
         table.add_row(side.name, *(f"{getattr(side, column):,}" for column in COLUMNS))
     notes = [Text(note) for note in _notes(status)]
@@ -221,13 +223,12 @@ def _show(found: Grants, users: Iterable[str], as_json: bool) -> None:
     if as_json:
         print_json({"file": found.source, "users": rows})
         return
-    from rich.console import Console
 
     table = plain_table("user", "may publish", "may subscribe to", "gateway")
     for user, granted in rows.items():
         types = (", ".join(granted[action]) or "-" for action in ("publish", "subscribe"))
         table.add_row(user, *types, "yes" if granted["gateway"] else "-")
-    Console().print(table)
+    wide_console().print(table)
     click.echo(f"{found.source}: {counted(len(rows), 'user')}", err=True)
 
 

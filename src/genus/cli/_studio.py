@@ -11,7 +11,7 @@ from genus.bus import shown_address
 from genus.cli._completion import complete_bus
 from genus.cli._events import BUS_TYPES, load_all, load_types
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR
+from genus.cli._groups import FOR
 
 if TYPE_CHECKING:
     from genus.studio.types import Layout

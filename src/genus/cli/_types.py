@@ -17,8 +17,7 @@ from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
 from genus.cli._completion import complete_files
 from genus.cli._events import GENUS_TYPES, load_all
-from genus.cli._format import print_json
-from genus.cli._groups import SectionedGroup
+from genus.cli._groups import SectionedGroup, print_json, wide_console
 from genus.codes import compare_schemes, read_hierarchy
 from genus.codes.types import Block, CodeCost, NotApplicable
 from genus.model import name_of, parents
@@ -74,7 +73,7 @@ def show(catalog: Catalog, names: Collection[str], registered: Collection[str] |
             indent, entry, is_new, catalog.tagged_attributes(entry.name) if entry.name == entry.family else ()
         )
         table.add_row(label, str(entry.code), _tags(catalog, entry), Text(_bits(catalog, entry)))
-    Console().print(table)
+    wide_console().print(table)
     click.echo("event tag: on CAN, with the number of leading bits that the type shares with all its subtypes")
 
 
@@ -185,7 +184,7 @@ def codes(source: str, as_json: bool) -> None:
     if as_json:
         print_json({"table": [asdict(line) for line in lines]})
     else:
-        Console().print(_table(source, lines))
+        wide_console().print(_table(source, lines))
 
 
 def _table(source: str, lines: Sequence[CodeCost | NotApplicable]) -> Table:

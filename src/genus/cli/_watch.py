@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
@@ -23,7 +23,7 @@ from genus.cli._bus import SUBSCRIPTION, losses_of, shared
 from genus.cli._completion import complete_bus
 from genus.cli._events import BUS_TYPES, as_text, asked_of, load_all, load_for, types_option
 from genus.cli._exit import stopped_by_signals
-from genus.cli._format import FOR, METRICS, SpanParam, counted, plain_table, print_json, rate, serve
+from genus.cli._groups import FOR, METRICS, SpanParam, counted, plain_table, print_json, rate, serve, wide_console
 from genus.filters import Subscription
 from genus.model import Event, name_of
 
@@ -160,8 +160,8 @@ def monitor(
         rows, losses, seconds = watch.rows(), losses_of(bus.traffic().link), watch.seconds
     if as_json:
         print_json({"seconds": round(seconds, 3), "rows": rows, "losses": losses})
-    elif Console().is_terminal:
-        Console().print(_tables(rows, losses))
+    elif wide_console().is_terminal:
+        wide_console().print(_tables(rows, losses))
     else:
         _print_lines(_row_lines(rows), _loss_lines(losses))
 
@@ -173,7 +173,7 @@ def _monitored(watch: Watch, bus: Bus) -> RenderableType:
 def _run(stop: threading.Event, lasts: float | None, draw: Callable[[], RenderableType], *, live: bool) -> None:
     """Wait until the command is to end; on a terminal, draw again and again."""
     ends = math.inf if lasts is None else time.monotonic() + lasts
-    console = Console()
+    console = wide_console()
     table = Live(console=console, auto_refresh=False, transient=True) if live and console.is_terminal else None
     with table or nullcontext():
         while (left := ends - time.monotonic()) > 0 and not stop.wait(min(REFRESH_S, left)):
@@ -237,8 +237,8 @@ def bus_command(types: tuple[str, ...], address: str, lasts: float, as_json: boo
         found = _overview(address, bus, watch)
     if as_json:
         print_json(found)
-    elif Console().is_terminal:
-        Console().print(_overview_tables(found))
+    elif wide_console().is_terminal:
+        wide_console().print(_overview_tables(found))
     else:
         _print_lines(_overview_lines(found))
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from genus.devices._declarations import class_list, comment, filter_table, format_rows, hex_bytes
-from genus.devices._dispatch import write_deliver, write_receive, write_receive_family, write_type_of
-from genus.devices._inline_codec import write_decoders
+from genus.devices._dispatch import write_decoders, write_deliver, write_receive, write_receive_family, write_type_of
 from genus.devices._program import DeviceClass, DeviceFamily, Program
 from genus.devices._runtime_types import (
     late_table,

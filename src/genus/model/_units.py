@@ -24,7 +24,7 @@ Span: TypeAlias = float | str | timedelta
 
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000_000, 60_000_000_000, 3_600_000_000_000, 86_400_000_000_000
 _NANOSECONDS = {
-    "ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000, "": _SECOND,
+    "ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 1_000_000,
     "s": _SECOND, "second": _SECOND, "seconds": _SECOND,
     "min": _MINUTE, "minute": _MINUTE, "minutes": _MINUTE,
     "h": _HOUR, "hour": _HOUR, "hours": _HOUR,
@@ -32,7 +32,7 @@ _NANOSECONDS = {
     "week": 7 * _DAY, "weeks": 7 * _DAY,
     "year": 365 * _DAY, "years": 365 * _DAY,
 }  # fmt: skip
-"""The units of a text with their nanoseconds; a number without one means seconds, a year has 365 days."""
+"""The units of a text with their nanoseconds; a year has 365 days."""
 _LETTERS = f"{ascii_letters}µμ "
 _MAX_NS = 292 * 365 * _DAY
 """So that nanoseconds fit 64 bits, and seconds are a timeout that threads can wait for."""
@@ -42,7 +42,7 @@ def nanoseconds(span: Span, what: str = "span", *, zero: bool = True, error: typ
     """Return a length of time in whole nanoseconds.
 
     Args:
-        span: Seconds as a number, a number and a unit as text, or a timedelta.
+        span: Seconds as a number, a number and a unit as text (only 0 needs none), or a timedelta.
         what: The name of the argument or option, for the message.
         zero: Whether zero is allowed.
         error: What to raise instead of SpanError; readers of files, addresses and options give their own error.
@@ -67,6 +67,9 @@ years
         found = _nanoseconds(span)
     except KeyError as unit:
         units = "ns, us, ms, s, min, h, days, weeks or years"
+        if unit.args == ("",):
+            text = str(span).strip()
+            raise error(f"{what} is {_shown(span)}, which has no unit: write {text}s, {text}ms or {text}min") from None
         raise error(f"{what} is {_shown(span)}, and {unit} is no unit of time; write {units}") from None
     except (ValueError, TypeError, ArithmeticError):
         others = ", or a timedelta" if error is SpanError else ""
@@ -108,7 +111,8 @@ def _nanoseconds(span: object) -> int:
     if isinstance(span, str):
         text = span.strip()
         number = text.rstrip(_LETTERS)
-        return _whole(Decimal(number) * _NANOSECONDS[text[len(number) :].strip()])
+        length, unit = Decimal(number), text[len(number) :].strip()
+        return _whole(length * (_NANOSECONDS[unit] if unit or length else 1))
     if isinstance(span, bool) or not isinstance(span, Real) or hasattr(span, "dtype"):
         raise TypeError  # for numpy, a timedelta64 is a number too
     return _whole(Decimal(repr(float(span))) * _SECOND)

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from genus._lazy import lazy
 
 if TYPE_CHECKING:
-    from genus.studio._components import bundle, stylesheet, vendor
     from genus.studio._layout import load_layout
-    from genus.studio._open import open_source
+    from genus.studio._page import bundle, stylesheet, vendor
     from genus.studio._simulation import parse_simulation
-    from genus.studio._studio import Studio, open_studio
+    from genus.studio._studio import Studio, open_source, open_studio
 
 __all__ = [
     "Studio",

@@ -15,8 +15,8 @@ from genus.filters import Subscription
 from genus.filters.types import AttributeRef
 from genus.model import name_of
 from genus.studio._figures import cut, encode, event_text
+from genus.studio._health import RECENT_S
 from genus.studio._layout import MAX_ALERTS, Alert, check_text, parse_url
-from genus.studio._problems import RECENT_S
 from genus.studio._questions import Asked, event_json
 from genus.studio._source import EventSource, Source
 from genus.studio._taps import Seen, Taps

@@ -14,8 +14,7 @@ from msgspec.structs import astuple
 
 from genus.studio._figures import cut
 from genus.studio._figures import encode as _encode
-from genus.studio._health import Judge
-from genus.studio._problems import Problems
+from genus.studio._health import Judge, Problems
 from genus.studio._source import AskedSource, EventSource, Source, WaitingSource
 from genus.studio._type_table import TypeTable
 from genus.studio.types import TABLES, Row, SourceRow, Tables

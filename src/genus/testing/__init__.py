@@ -22,4 +22,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:
-    __getattr__ = lazy(__name__, pyspark="lake")
+    __getattr__ = lazy(__name__, mqtt5="mqtt", pyspark="lake")

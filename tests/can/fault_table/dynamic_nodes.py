@@ -9,8 +9,7 @@ from genus.can._protocol.broker import Broker
 from genus.can._protocol.broker_tables import MemoryStore
 from genus.can._protocol.notices import Configured, NodeIdConflict
 from genus.can._sim.simulation import Simulation
-from genus.can._wire.frame import BROKER_NODE
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import BROKER_NODE, Timing
 from genus.catalog import Catalog
 
 SYNC_PERIOD_NS = 20_000_000

@@ -13,11 +13,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex, LongMessages
-from genus.can._dbc.layout import MessageLayout, SignalLayout
+from genus.can._dbc.layout import MessageLayout, SignalLayout, masked_ids
 from genus.can._dbc.message_types import UNKNOWN_ID
 from genus.can._dbc.signal_columns import LABEL, Bits, Presence, RawSignal, SignalColumns, ValueTable, Words
-from genus.can._j1939.identifier import PRIORITY_SHIFT, TRANSFER_CONTROL, TRANSFER_DATA, is_pdu1
-from genus.can._j1939.reassembly import Incomplete, LongMessage
+from genus.can._j1939 import (
+    PRIORITY_SHIFT,
+    TRANSFER_CONTROL,
+    TRANSFER_DATA,
+    Incomplete,
+    LongMessage,
+    is_pdu1,
+)
 from genus.can._logs.frames import EXTENDED, FrameColumns, Rows
 from genus.can._wire.frame import CLASSIC_BYTES, ID_MASK
 
@@ -66,6 +72,7 @@ class ColumnDecoder:
         self.messages = tuple(messages)
         self._columns: dict[int, MessageColumns] = {}
         self._by_id = _SparseIndex({_key(each): number for number, each in enumerate(self.messages)})
+        self._masked = [(mask, _SparseIndex(known)) for mask, known in masked_ids(self.messages).items()]
         self._groups = GroupIndex(self.messages)
         fast = {each.pgn for each in self.messages if each.fast}
         self._fast, self._transfer = (np.array(sorted(pgns), np.uint32) for pgns in (fast, TRANSFER))
@@ -78,6 +85,9 @@ class ColumnDecoder:
         `are_whole` says that they are messages already, made of several frames, so none of them is a part.
         """
         numbers = self._by_id.find(frames.identifier)
+        for mask, index in self._masked:
+            unknown = np.flatnonzero((numbers == _NO_MESSAGE) & (frames.identifier >= EXTENDED))
+            numbers[unknown] = index.find(frames.identifier[unknown] & np.uint32(mask))
         refused = self._find_groups(frames.identifier, numbers, are_whole) if self._groups else []
         for number, rows in _group_rows(numbers, len(self.messages) + 1 + len(refused)):
             if number == _NO_MESSAGE:

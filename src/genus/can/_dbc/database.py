@@ -28,9 +28,8 @@ from genus.can._dbc.layout import (
     same_bits,
     shift_of,
 )
-from genus.can._j1939.identifier import pgn_of
-from genus.can._j1939.reassembly import MAX_FAST, MAX_LENGTH
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES
+from genus.can._j1939 import MAX_FAST, MAX_LENGTH, pgn_of
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, PRIORITY_SHIFT
 
 _BUS_PROTOCOL = re.compile(rb'^\s*BA_\s+"ProtocolType"\s+"(?:J1939|NMEA ?2000)"', re.MULTILINE | re.IGNORECASE)
 PAIRS_SHOWN = 5
@@ -174,6 +173,7 @@ def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Messa
         senders=tuple(found.file.name(sender) for sender in message.senders if sender),
         cycle_time_ms=round(message.cycle_time) if isinstance(message.cycle_time, int | float) else None,
         comment=message.comment or None,
+        id_mask=_id_mask(message),
     )
     for lost in set(layout.signals) - set(layout.reachable()):
         found.report(f"{type_name}.{lost.name}: its multiplexer {lost.multiplexer} is never present, so neither is it")
@@ -181,6 +181,13 @@ def _message(found: Layouts, protocol: _Protocol, type_name: str, message: Messa
         more = f" and {len(pairs) - PAIRS_SHOWN} more pairs" if len(pairs) > PAIRS_SHOWN else ""
         found.report(f"{type_name}: signals overlap, and all are decoded: {', '.join(pairs[:PAIRS_SHOWN])}{more}")
     return layout
+
+
+def _id_mask(message: Message) -> int:
+    """Return what `GenusIdMask` says of the priority, which alone may vary: other bits say what the event has."""
+    given = None if message.dbc is None else message.dbc.attributes.get("GenusIdMask")
+    varies = message.is_extended_frame and given is not None and str(given.value).isdecimal()
+    return int(given.value) & ID_MASK | (1 << PRIORITY_SHIFT) - 1 if given is not None and varies else ID_MASK
 
 
 def _merged(layouts: list[SignalLayout]) -> list[SignalLayout]:

@@ -15,22 +15,22 @@ from weakref import WeakKeyDictionary
 
 from genus.bus.internal import Rejected
 from genus.can._dbc.database import Layouts, read_layouts
-from genus.can._dbc.encoding import MessageEncoder, j1939_identifier
 from genus.can._dbc.j1939 import AmbiguousGroup, GroupIndex, LongMessages
-from genus.can._dbc.layout import MessageLayout, SignalLayout
+from genus.can._dbc.layout import MessageLayout, SignalLayout, masked_ids
 from genus.can._dbc.message_types import (
     UNKNOWN_ID,
     CompiledDecoder,
     MessageDecoder,
+    MessageEncoder,
     attributes_of,
     declare_kind,
     declare_type,
     describe,
     j1939_defaults,
+    j1939_identifier,
     member_names,
 )
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import padded_size
+from genus.can._wire.frame import Frame, padded_size
 from genus.errors import DbcError, EventError, counted
 from genus.model import Event, Kind, attributes, is_event_type, name_of, subtypes
 
@@ -103,6 +103,7 @@ class Dbc:
         self._layouts = {m.type_name: m for m in every}
         self._encoders: dict[type, MessageEncoder] = {}
         self._by_did = {m.frame_id: MessageDecoder(m, self.types[m.type_name]) for m in layouts.dids}
+        self._masked = masked_ids(every)
         self._decoders, self._groups = decoders, GroupIndex(every)
 
     @property
@@ -225,6 +226,9 @@ class Dbc:
         exact = self._by_id.get((frame_id, extended))
         if exact is not None or not extended:
             return exact
+        for mask, numbers in self._masked.items():
+            if (number := numbers.get(frame_id & mask)) is not None:
+                return self._decoders[number]
         found = self._groups.find(frame_id)
         return self._decoders[found] if isinstance(found, int) else found
 

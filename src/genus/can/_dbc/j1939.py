@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from genus.can._dbc.layout import MessageLayout, NameAllocator, SignalLayout
-from genus.can._j1939.identifier import (
+from genus.can._j1939 import (
     ADDRESS_CLAIMED,
     GLOBAL_ADDRESS,
     NAME_FIELDS,
@@ -23,11 +23,14 @@ from genus.can._j1939.identifier import (
     TRANSFER_CONTROL,
     TRANSFER_DATA,
     ClaimedNames,
+    FastPackets,
+    Incomplete,
     J1939Id,
+    J1939Reassembler,
+    LongMessage,
     destination_of,
     pgn_of,
 )
-from genus.can._j1939.reassembly import FastPackets, Incomplete, J1939Reassembler, LongMessage
 from genus.errors import Reasons
 
 J1939_WORDS = frozenset({"destination", "priority", "pgn", "sender"})

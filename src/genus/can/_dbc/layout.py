@@ -14,13 +14,14 @@ Names of a DBC file become names of types, attributes and enumeration members by
 import keyword
 import math
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from itertools import combinations
 from typing import TypeAlias
 
 import msgspec
 
-from genus.can._j1939.identifier import pgn_of
+from genus.can._j1939 import pgn_of
+from genus.can._wire.frame import ID_MASK
 from genus.model import Event, attributes
 from genus.model.internal import RESERVED_WORDS, int_range
 
@@ -227,6 +228,8 @@ class MessageLayout(msgspec.Struct, frozen=True):
     """Whether it is diagnostic data, which no frame has: `frame_id` is the identifier by which they are requested."""
     truncated: bool = False
     """Whether frames may be shorter than the message: signals that are not all in the frame are absent."""
+    id_mask: int = ID_MASK
+    """The bits of an extended identifier in which all its frames agree: not the priority of soft events of Genus."""
 
     @property
     def sender(self) -> str | None:
@@ -295,3 +298,12 @@ def same_bits(value: int, length: int, signed: bool) -> int:
     """
     wraps = signed and 1 << length - 1 <= value < 1 << length
     return value - (1 << length) if wraps else value
+
+
+def masked_ids(messages: Sequence[MessageLayout]) -> dict[int, dict[int, int]]:
+    """By mask, the positions of messages whose frames do not have one identifier, by what all their frames have."""
+    found: dict[int, dict[int, int]] = {}
+    for number, message in enumerate(messages):
+        if message.id_mask != ID_MASK:
+            found.setdefault(message.id_mask, {})[message.frame_id & message.id_mask] = number
+    return found

@@ -13,7 +13,7 @@ from genus.bus.types import Recorded
 from genus.can._dbc.dbc_file import Dbc, load_dbc
 from genus.can._dbc.j1939 import LongMessages
 from genus.can._dbc.message_types import UNKNOWN_ID
-from genus.can._j1939.identifier import ClaimedNames
+from genus.can._j1939 import ClaimedNames
 from genus.can._logs.frames import LoggedFrame
 from genus.can._logs.log import CanLog, read_log
 from genus.can._wire.frame import CLASSIC_BYTES

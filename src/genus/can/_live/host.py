@@ -17,8 +17,7 @@ from genus.can._live.interfaces import UNKNOWN, Confirmation, InterfaceProfile
 from genus.can._live.port import DriverPort, DriverRefused, Filter
 from genus.can._live.received import parse_error
 from genus.can._machine import Call, Machine
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Frame, Timing
 from genus.errors import BusError
 
 R = TypeVar("R")

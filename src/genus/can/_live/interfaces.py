@@ -30,7 +30,7 @@ from can.interface import _get_class_for_interface
 
 import can
 from genus.can._plan.system import read_bitrate
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Timing
 from genus.errors import BusError, did_you_mean
 from genus.model import nanoseconds
 

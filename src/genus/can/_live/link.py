@@ -42,8 +42,8 @@ from genus.filters import Subscription
 from genus.model import Event, name_of
 
 if TYPE_CHECKING:  # what databases need is imported for addresses that have some
-    from genus.can._foreign.databases import Databases
-    from genus.can._foreign.machine import DatabaseLink, ForeignMachine
+    from genus.can._foreign import DatabaseLink, ForeignMachine
+    from genus.can._foreign_receiver import Databases
 
 
 _REFUSALS = (TypeError, ValueError, NotImplementedError)
@@ -158,7 +158,7 @@ class CanLink(NodeLink):
             assert node is not None, "an address without databases is a node's"
             self._host = host = open_host(node, address)
         else:
-            from genus.can._foreign.machine import DatabaseLink
+            from genus.can._foreign import DatabaseLink
 
             _check_collisions(address, databases, node)
             machine = _make_machine(address, databases, node, deliver)
@@ -304,7 +304,7 @@ def load_databases(address: CanAddress) -> "Databases | None":
     if not address.databases:
         return None
     from genus.can._dbc import load_dbc
-    from genus.can._foreign.databases import Databases
+    from genus.can._foreign_receiver import Databases
 
     options: Any = {"truncated": address.truncated, "j1939": address.j1939, "nmea2000": address.nmea2000}
     databases = Databases([load_dbc(path, reuse=True, **options) for path in address.databases])
@@ -316,7 +316,7 @@ def load_databases(address: CanAddress) -> "Databases | None":
 def _make_machine(
     address: CanAddress, databases: "Databases", node: Node | None, deliver: Callable[[Event], None]
 ) -> "ForeignMachine":
-    from genus.can._foreign.machine import ForeignMachine
+    from genus.can._foreign import ForeignMachine
 
     return ForeignMachine(
         databases,
@@ -331,7 +331,7 @@ def _make_machine(
 
 def _check_collisions(address: CanAddress, databases: "Databases", node: Node | None) -> None:
     """Refuse identifiers of databases that this node sends too, and warn of those that other nodes may."""
-    from genus.can._foreign.receiver import find_live_collisions
+    from genus.can._foreign_receiver import find_live_collisions
 
     if node is None:
         return

@@ -20,8 +20,7 @@ import msgspec
 from genus.can._live.interfaces import Confirmation, InterfaceProfile
 from genus.can._live.received import EchoFilter, ErrorReport, StampClock
 from genus.can._machine import EVENT_TRIGGERED, FOREIGN, MAILBOXES, TIME_TRIGGERED, Accept, Call, Load, Machine
-from genus.can._wire.frame import NODE_MASK, Frame, arbitration_key
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import NODE_MASK, Frame, Timing, arbitration_key
 from genus.errors import Reasons
 
 R = TypeVar("R")

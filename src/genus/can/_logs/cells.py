@@ -11,8 +11,8 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import NamedTuple
 
-from genus.can._logs.fields import Packing
 from genus.can._logs.formats import HeaderLine, LineFormat, Row, decode_cell
+from genus.can._logs.lines import Packing
 from genus.can._logs.times import UNITS, Unit, find_time, read_date, read_time
 from genus.can._wire.frame import CLASSIC_BYTES
 from genus.errors import RecordingError

@@ -15,11 +15,10 @@ from typing import NamedTuple
 import numpy as np
 
 from genus.can._logs.cells import HEADER, CellFormat, Columns, find_columns, find_delimiter, parse_columns, row_of
-from genus.can._logs.fields import NMEA_PARTS, Fields, NoFrame, read_fields
 from genus.can._logs.formats import ROWS, LineFormat
 from genus.can._logs.headers import format_of
+from genus.can._logs.lines import BLANKS, NMEA_PARTS, Fields, NoFrame, read_fields, without_colours
 from genus.can._logs.log_file import HARMLESS, NO_FRAME
-from genus.can._logs.text_block import BLANKS, without_colours
 from genus.can._logs.times import (
     FIRST_DATE_US,
     UNITS,

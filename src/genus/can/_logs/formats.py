@@ -14,7 +14,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from genus.can._logs.fields import (
+from genus.can._logs.lines import (
     NMEA_PARTS,
     Fields,
     FoundBytes,

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from genus.can._logs.log_file import BAD_IDENTIFIER, BAD_TIME, LAST_US, LENGTHS_DISAGREE, SkippedRecords
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, ID_MASK, STANDARD_ID_MASK, Frame
-from genus.can._wire.length import FD_SIZES
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, FD_SIZES, ID_MASK, STANDARD_ID_MASK, Frame
 
 EXTENDED = 0x8000_0000
 """This bit of an identifier in a column marks one of 29 bits."""

@@ -29,11 +29,10 @@ from genus.can._logs.digits import (
     windows_at,
     words_at,
 )
-from genus.can._logs.fields import Fields
 from genus.can._logs.formats import LineFormat
 from genus.can._logs.frames import EXTENDED
+from genus.can._logs.lines import BLANKS, Fields, ReadLines, Rows, TextBlock, split_line, split_quoted
 from genus.can._logs.log_file import LAST_US, decode_text
-from genus.can._logs.text_block import BLANKS, ReadLines, Rows, TextBlock, split_line, split_quoted
 from genus.can._logs.times import Span, TimePart, read_date
 from genus.can._wire.frame import ID_MASK, STANDARD_ID_MASK
 

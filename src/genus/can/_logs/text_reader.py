@@ -11,12 +11,21 @@ from collections import Counter
 import numpy as np
 
 from genus.can._logs.digits import FRONT
-from genus.can._logs.fields import Fields, channel_of, read_fields
 from genus.can._logs.formats import ROWS, LineFormat
 from genus.can._logs.frames import DamagedLine, LogBlock
 from genus.can._logs.line_columns import Layout, LayoutReader, Shape, ShapeReader, learn_layout, learn_shape
+from genus.can._logs.lines import (
+    BLANKS,
+    Fields,
+    LineFrames,
+    ReadLines,
+    Rows,
+    TextBlock,
+    channel_of,
+    read_fields,
+    without_colours,
+)
 from genus.can._logs.log_file import BAD_TIME, HARMLESS, LAST_US, LINE_TOO_LONG, MAX_LINE
-from genus.can._logs.text_block import BLANKS, LineFrames, ReadLines, Rows, TextBlock, without_colours
 from genus.can._logs.times import KindOfTimes, read_time
 
 FEW_LINES = 8

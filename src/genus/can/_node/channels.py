@@ -19,8 +19,7 @@ from genus.can._node.slots import SlotReceiver, SlotSender
 from genus.can._node.tx_queue import Context, OutgoingEvent
 from genus.can._protocol.messages import Signature
 from genus.can._protocol.signatures import Layout
-from genus.can._wire.frame import ETAG_MASK, Frame, Identifier, Priority, ProtocolEtag, subject_uid
-from genus.can._wire.length import padded_size
+from genus.can._wire.frame import ETAG_MASK, Frame, Identifier, Priority, ProtocolEtag, padded_size, subject_uid
 from genus.can._wire.payload import PayloadCodec
 from genus.can._wire.segments import frame_sizes, split_payload
 from genus.catalog import Catalog

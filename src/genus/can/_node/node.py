@@ -31,8 +31,16 @@ from genus.can._plan.calendar import Slot
 from genus.can._protocol.broker_tables import EtagSource, MemoryEtags
 from genus.can._protocol.clock_model import SYNC_PERIOD_NS, UNBOUNDED_PRECISION
 from genus.can._protocol.time_service import FOLLOW_UP, SYNC, TimeService
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, PRIORITY_SHIFT, RESERVED_ETAGS, Frame, ProtocolEtag
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import (
+    ETAG_MASK,
+    FIRST_NODE,
+    LAST_NODE,
+    PRIORITY_SHIFT,
+    RESERVED_ETAGS,
+    Frame,
+    ProtocolEtag,
+    Timing,
+)
 from genus.catalog import Catalog
 from genus.errors import BusError, GenusError
 from genus.filters import Subscription

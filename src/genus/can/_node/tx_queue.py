@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from genus.can._machine import EVENT_TRIGGERED, TIME_TRIGGERED, Accept, Call, Load, Output
-from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority, arbitration_key
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import NODE_SHIFT, PRIORITY_SHIFT, Frame, Priority, Timing, arbitration_key
 
 _SOFT_FIRST = int(Priority.SOFT_FIRST)
 LEVELS = Priority.SOFT_LAST - Priority.SOFT_FIRST + 1

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from genus._toml import TomlTable, show
-from genus.can._j1939.identifier import TRANSFER_CONTROL, TRANSFER_DATA, J1939Id
-from genus.can._j1939.transfer import PRIORITY as TRANSFER_PRIORITY
+from genus.can._j1939 import TRANSFER_CONTROL, TRANSFER_DATA, J1939Id
+from genus.can._j1939_transfer import PRIORITY as TRANSFER_PRIORITY
 from genus.can._plan.system import ChannelSpec, ForeignFrame, System, read_bitrate
 from genus.can._wire.frame import (
     BROKER_NODE,

@@ -14,8 +14,7 @@ import msgspec
 from genus.bus import BestEffort, Hard, Soft
 from genus.bus.types import QoS
 from genus.can._protocol.clock_model import SYNC_PERIOD_NS, ClockAssumptions, expected_precision
-from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Identifier, Priority
-from genus.can._wire.length import Timing, padded_size
+from genus.can._wire.frame import CLASSIC_BYTES, FD_BYTES, Identifier, Priority, Timing, padded_size
 from genus.can._wire.segments import frame_sizes
 from genus.errors import PlanError
 

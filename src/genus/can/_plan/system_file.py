@@ -22,8 +22,7 @@ from genus.can._plan.system import (
     QosName,
     System,
 )
-from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import ETAG_MASK, FIRST_NODE, LAST_NODE, Timing
 from genus.can._wire.payload import PayloadCodec
 from genus.catalog import Catalog, types_in
 from genus.codes import load_module

@@ -29,8 +29,7 @@ from genus.can._sim.errors import (
 )
 from genus.can._sim.scheduler import NEVER, Callback, Scheduler
 from genus.can._sim.trace import BusFrame, Trace
-from genus.can._wire.frame import Frame, arbitration_key
-from genus.can._wire.length import ACTIVE_ERROR_BITS, Timing
+from genus.can._wire.frame import ACTIVE_ERROR_BITS, Frame, Timing, arbitration_key
 from genus.errors import BusError
 
 _NOT_BUSY = -1

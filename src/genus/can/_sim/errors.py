@@ -13,8 +13,18 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from genus.can._sim.controller import Controller
-from genus.can._wire.frame import OFF_ABOVE, PASSIVE_ABOVE, SUSPENSION_BITS, TEC_PER_FAILURE, Frame
-from genus.can._wire.length import ACTIVE_ERROR_BITS, FD_SIZES, SHORTEST_ERROR_BITS, Timing, padded_size
+from genus.can._wire.frame import (
+    ACTIVE_ERROR_BITS,
+    FD_SIZES,
+    OFF_ABOVE,
+    PASSIVE_ABOVE,
+    SHORTEST_ERROR_BITS,
+    SUSPENSION_BITS,
+    TEC_PER_FAILURE,
+    Frame,
+    Timing,
+    padded_size,
+)
 
 INTERMISSION_BITS = 3
 AFTER_ACKNOWLEDGEMENT_BITS = 11

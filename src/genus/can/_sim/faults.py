@@ -29,8 +29,7 @@ from genus.can._sim.errors import (
 from genus.can._sim.fault_text import field_key, format_fault, join_units, parse_word
 from genus.can._sim.scheduler import NEVER, SimClock
 from genus.can._sim.trace import TrafficClass
-from genus.can._wire.frame import OFF_ABOVE, PASSIVE_ABOVE, Frame, Identifier
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import OFF_ABOVE, PASSIVE_ABOVE, Frame, Identifier, Timing
 from genus.errors import BusError
 
 FLAG_ECHO_BITS = 6

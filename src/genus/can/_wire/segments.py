@@ -13,8 +13,7 @@ it gets exactly the payload, at the cost of one byte.
 from binascii import crc_hqx
 from collections import Counter
 
-from genus.can._wire.frame import CLASSIC_BYTES, ETAG_MASK, FD_BYTES, NODE_MASK, Frame
-from genus.can._wire.length import padded_size
+from genus.can._wire.frame import CLASSIC_BYTES, ETAG_MASK, FD_BYTES, NODE_MASK, Frame, padded_size
 
 FIRST, LAST, TOGGLE, NUMBER_MASK = 0x80, 0x40, 0x20, 0x1F
 """The fields of the tail byte."""

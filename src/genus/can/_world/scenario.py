@@ -10,7 +10,7 @@ import msgspec
 from genus.can._plan.admission import Plan, plan
 from genus.can._plan.system import ChannelSpec, System
 from genus.can._sim.faults import BlockingErrors, Fault
-from genus.can._sim.sources import FrameSource, late_by
+from genus.can._sim.simulation import FrameSource, late_by
 from genus.can._sim.trace import choose_stretch
 from genus.can._wire.frame import FIRST_NODE, LAST_NODE, Frame
 from genus.can._world.outcome import ChannelResult, Outcome

@@ -29,8 +29,7 @@ from genus.can._sim.faults import Fault, SlotStarts, parse_fault
 from genus.can._sim.scheduler import SimClock, crystal_clock
 from genus.can._sim.simulation import Host, Simulation
 from genus.can._sim.trace import Passage, Trace, TrafficClass
-from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolEtag
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import BROKER_NODE, ETAG_MASK, FIRST_NODE, LAST_NODE, ProtocolEtag, Timing
 from genus.can._world.observation import Observation
 from genus.can._world.outcome import BandResult, ChannelResult, NodeState, Outcome, broker_state, result_of, state_of
 from genus.can._world.programs import FOREVER, NodeDown, ProgramRunner, VirtualEventLoop

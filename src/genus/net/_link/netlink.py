@@ -743,6 +743,7 @@ class NetLink(Link, RelayLink):
         return since is None or since.turn > turn
 
     def listeners_of(self, key: str) -> list[ProblemHandler]:
+        """Return the problem handlers of the subscriptions to a key."""
         if key.startswith(self._groups.key_root):
             member = self._groups.member_of(key)
             return [] if member is None else member.handlers()

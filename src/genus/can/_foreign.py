@@ -12,15 +12,21 @@ from typing import Any
 
 from genus.bus import BestEffort, Publisher
 from genus.bus.types import Keep, QoS
-from genus.can._foreign.databases import Databases
-from genus.can._foreign.receiver import NOTHING, Filters, ForeignInterest, ForeignReceiver, filters_of, fit_filters
-from genus.can._foreign.sender import ForeignAnnouncement, ForeignSender
+from genus.can._foreign_receiver import (
+    NOTHING,
+    Databases,
+    Filters,
+    ForeignInterest,
+    ForeignReceiver,
+    filters_of,
+    fit_filters,
+)
+from genus.can._foreign_sender import ForeignAnnouncement, ForeignSender
 from genus.can._machine import FOREIGN, Accept, Call, Load, Machine, Output
 from genus.can._node.link import NodeDriver, log
 from genus.can._node.problems import BusOff, NotConfirmed, ProblemHandler
 from genus.can._node.tx_queue import TxQueue
-from genus.can._wire.frame import Frame
-from genus.can._wire.length import Timing
+from genus.can._wire.frame import Frame, Timing
 from genus.errors import BusError
 from genus.filters import Subscription
 from genus.model import Event, name_of, nanoseconds

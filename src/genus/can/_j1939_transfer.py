@@ -10,17 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from genus.can._j1939 import reassembly
-from genus.can._j1939.identifier import (
-    GLOBAL_ADDRESS,
-    TRANSFER_CONTROL,
-    TRANSFER_DATA,
-    J1939Id,
-    destination_of,
-    is_pdu1,
-    pgn_of,
-)
-from genus.can._j1939.reassembly import (
+from genus.can import _j1939
+from genus.can._j1939 import (
     ABORT,
     ABORT_REASONS,
     ANSWER_GAP_US,
@@ -28,10 +19,17 @@ from genus.can._j1939.reassembly import (
     BROADCAST_GAP_US,
     CTS,
     END,
+    GLOBAL_ADDRESS,
     MAX_LENGTH,
     PACKET_BYTES,
     RTS,
+    TRANSFER_CONTROL,
+    TRANSFER_DATA,
+    J1939Id,
     LongMessage,
+    destination_of,
+    is_pdu1,
+    pgn_of,
 )
 
 BROADCAST_PACE_US = 50_000
@@ -125,11 +123,11 @@ class J1939Transfer:
         if int.from_bytes(data[5:8], "little") != self.pgn:
             return []
         match data[0]:
-            case reassembly.CTS:
+            case _j1939.CTS:
                 return self._send(data[1], data[2], now_us)
-            case reassembly.END:
+            case _j1939.END:
                 self.is_done, self.wakes_us = True, None
-            case reassembly.ABORT:
+            case _j1939.ABORT:
                 self._fail(f"aborted: {ABORT_REASONS.get(data[1], f'reason {data[1]}')}")
         return []
 

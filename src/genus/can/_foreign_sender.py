@@ -16,9 +16,9 @@ from typing import NamedTuple
 import msgspec
 
 from genus.can._dbc import MessageLayout
-from genus.can._foreign.databases import Databases
-from genus.can._j1939.identifier import GLOBAL_ADDRESS, J1939Id
-from genus.can._j1939.transfer import BROADCAST_PACE_US, J1939Broadcast, J1939Frame, count_packets
+from genus.can._foreign_receiver import Databases
+from genus.can._j1939 import GLOBAL_ADDRESS, J1939Id
+from genus.can._j1939_transfer import BROADCAST_PACE_US, J1939Broadcast, J1939Frame, count_packets
 from genus.can._node.problems import DeliveryProblem, MaybeSent, ProblemHandler
 from genus.can._node.tx_queue import TxQueue
 from genus.can._wire.frame import CLASSIC_BYTES, Frame
