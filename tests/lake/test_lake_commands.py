@@ -152,7 +152,9 @@ def test_help_imports_nothing_of_spark() -> None:
 def test_init_makes_a_lake_and_then_adds_to_it(copy: Path) -> None:
     made = json_of("init", "new", "-t", "road.py")
     assert (made["created"], made["added"]) == (True, ["Roadside", "Loop", "Lamp", "Camera"])
-    assert "nothing to add" in genus("init", "new", "-t", "road.py")
+    again = genus("init", "new", "-t", "road.py")
+    assert "a lake of 4 types in 2 families\n" in again, "those that were declared: Event is none"
+    assert "nothing to add" in again
     assert "added: Gate" in genus("init", "new", "-t", "later.py")
 
 

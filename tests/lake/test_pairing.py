@@ -18,6 +18,7 @@ from genus.errors import LakeError
 from genus.lake import (
     END_OF_STREAM,
     Pairing,
+    Windows,
     is_late,
     pair,
     seconds,
@@ -345,6 +346,12 @@ def test_wrong_options_are_refused(wrong: dict[str, Any], message: str) -> None:
     right: dict[str, Any] = {"by": ("lane",), "within": timedelta(seconds=1)}
     with pytest.raises(ValueError, match=message):
         Pairing(**(right | wrong))
+
+
+def test_a_key_of_one_column_is_its_name() -> None:
+    """Or a tuple; the analysis is the same, and so is the text that identifies its results."""
+    assert Pairing(by="lane", within="4s") == Pairing(by=("lane",), within="4s")
+    assert repr(Windows(every="1 min", by="lane")) == repr(Windows(every="1 min", by=("lane",)))
 
 
 def test_times_are_spans() -> None:

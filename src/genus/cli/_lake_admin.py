@@ -66,8 +66,8 @@ def init(path: str, types: tuple[str, ...], catalog: Path | None, as_json: bool,
 
 
 def _say_made(lake: "Lake", was_there: bool, new: list[str], findings: list[str]) -> None:
-    families = counted(len(lake.catalog.families), "family", "families")
-    types = counted(len(lake.catalog.types), "type")
+    families = counted(len(set(lake.catalog.families) - {"Event"}), "family", "families")
+    types = counted(len(set(lake.catalog.types) - {"Event"}), "type")  # those that were declared
     click.echo(f"{lake.path}: {'a lake' if was_there else 'a new lake'} of {types} in {families}")
     lines = [f"added: {name}" for name in new]
     lines += [line for line in findings if line not in lines]

@@ -65,8 +65,8 @@ class Pairing(msgspec.Struct, frozen=True, kw_only=True):
     a right. Events at the same instant never pair; NULL and NaN are no keys. `pair` does the same in one call.
     """
 
-    by: tuple[str, ...]
-    """Columns of the key."""
+    by: str | tuple[str, ...]
+    """Columns of the key, or the only one; stored as a tuple."""
     within: Span
     """Longest time from left to right."""
     choose: Choice = "first"
@@ -221,14 +221,14 @@ def join_halves(rule: Pairing, limit_us: int, batches: Iterable[pa.RecordBatch])
 def _join(rule: Pairing, limit_us: int, table: pa.Table, ended: bool) -> BlockResult:
     """Match a block; the waiting lefts of its last key are kept for the next one unless the partition has ended."""
     at: Rows = pc.coalesce(table.column(LEFT_TIME), table.column(RIGHT_TIME)).cast(pa.int64()).to_numpy()
-    starts = key_starts(table, rule.by)
+    starts = key_starts(table, as_tuple(rule.by))
     matched = _match(rule, limit_us, table, at, starts)
     last_key = len(at) if ended else int(np.flatnonzero(starts)[-1])
     held = matched.open[matched.open >= last_key]
     states = _states(limit_us, limit_us - span_micros(rule.within), at, matched)
     states[held] = _HELD
     shown = (ALONE, WAITING) if rule.outer else (WAITING,)
-    batches = _pairs(rule.by, table, at, matched)
+    batches = _pairs(as_tuple(rule.by), table, at, matched)
     for state in shown:
         rows = np.flatnonzero(states == state)
         batches += _output(table.take(rows), pa.nulls(len(rows), DURATION), state)

@@ -65,8 +65,8 @@ class Windows(msgspec.Struct, frozen=True, kw_only=True):
 
     every: Span
     """Length of a window."""
-    by: tuple[str, ...] = ()
-    """Columns of the key; each key has windows of its own."""
+    by: str | tuple[str, ...] = ()
+    """Columns of the key, or the only one, stored as a tuple; each key has windows of its own."""
     values: Mapping[str, Sequence[Statistic]] = {}
     """Statistics by column: `"count"`, `"mean"`, `"min"`, `"max"`, a quantile from 0 to 1; NULL and NaN are ignored."""
     slide: Span | None = None
@@ -252,8 +252,8 @@ class Walk(msgspec.Struct, frozen=True, kw_only=True):
     were cut: waiting rows followed by later ones must give what all of them at once would have given.
     """
 
-    by: tuple[str, ...]
-    """Columns of the key."""
+    by: str | tuple[str, ...]
+    """Columns of the key, or the only one; stored as a tuple."""
     function: Function
     """A function of a module, or a `partial` of one; workers import it, and derived tables store its name."""
     gives: pa.Schema
@@ -345,7 +345,7 @@ def walk_rows(
 
 def _walk_block(walk: Walk, output: pa.Schema, limit_us: int, table: pa.Table, ended: bool) -> BlockResult:
     """Walk through the keys of a block; the last one may go on in the next block, so its waiting rows are kept."""
-    starts = np.flatnonzero(key_starts(table, walk.by)).tolist()
+    starts = np.flatnonzero(key_starts(table, as_tuple(walk.by))).tolist()
     batches, held = list[pa.RecordBatch](), table.slice(0, 0)
     kept = [name if name in walk.by else KEPT + name for name in table.column_names]
     for start, end in pairwise([*starts, table.num_rows]):
