@@ -1,5 +1,6 @@
 """Derived tables: updated step by step, they have the results of the analysis over all events."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -119,12 +120,31 @@ def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, 
     derived = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
     derived.update()
     lake.ingest(write_recording(tmp_path / "old.genus", traffic(60)))
-    derived.update()
+    problem = derived.update().problem
     late = sum(isinstance(event, Counter) for event in traffic(60))
     assert derived.overtaken == late
+    assert f"{derived.path}: {late} events are left out, because they came after their time was settled" in str(problem)
+    assert "did not land in order" in str(problem)
     derived.finish()
     kept = MINUTES.all(lake.read(Counter, where=this.time >= traffic(1, first=600)[0].time))  # type: ignore[operator]
     assert rows(derived.read()) == rows(kept)
+
+
+def test_a_stream_says_that_events_without_a_time_settled_that_of_others(lake: Lake, tmp_path: Path) -> None:
+    """They count by the time of change of their file, which is after all later events of a replayed landing."""
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    lines = ['{"type": "Meter", "lane": 1}\n', '{"type": "Meter", "lane": 1, "time": "2026-05-04T12:00:00Z"}\n' * 3]
+    for number, text in enumerate(lines):
+        (landing / f"{number}.jsonl").write_text(text)
+        os.utime(landing / f"{number}.jsonl", (1_790_000_000 + number,) * 2)
+    lake.register(Meter)
+    counting = Windows(every="1 min", by=("lane",), lateness="1s")
+    stream = lake.stream(landing, files_per_batch=1, pattern="*.jsonl").derive(tmp_path / "table", counting, Meter)
+    done = stream.run()
+    assert (done.events, done.late) == (4, 3)
+    assert "3 events are left out" in str(done.problem)
+    assert "events without a time of their own (1 so far)" in str(done.problem)
 
 
 def test_a_table_says_what_it_waits_for(lake: Lake, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from genus.lake._ingest.ingest import begin_work, commit_reports
 from genus.lake._ingest.job import InputFile, run_ingest
 from genus.lake._ingest.recordings import Recordings
 from genus.lake._stream.delivery import Delivery
-from genus.lake.types import Progress, UpdateResult
+from genus.lake.types import Progress, Stream, UpdateResult
 from tests.lake.roads import ALL, Counter, Radar, Streetside, traffic, write_recording
 from tests.lake.stream_program import POINTS
 from tests.lake.test_inboxes import WANTED, delivered, expected
@@ -276,6 +276,64 @@ def test_files_of_the_same_time_of_change_are_not_late_in_any_order(lake: Lake, 
     derived = DerivedTable(lake, tmp_path / "minutes", counting, Counter)
     derived.finish()
     assert Tally(derived.read().collect()) == Tally(counting.all(lake.read(Counter)).collect())
+
+
+@pytest.mark.parametrize(
+    ("changed", "per_batch"),
+    [((1, 2, 3), 1), ((1, 2, 3, 4), 2), ((1, 2, 2, 2, 3), 1), ((1, 1, 1, 1), 2)],
+    ids=["one each", "the last batch is full", "some of one time", "all of one time"],
+)
+def test_batches_of_any_size_fill_a_derived_table(
+    lake: Lake, tmp_path: Path, changed: tuple[int, ...], per_batch: int
+) -> None:
+    """Though all batches may be full, results are final up to the last file; a file of known content is of no harm."""
+    landing = tmp_path / "landing"
+    for number, at in enumerate(changed):
+        land(landing, number)
+        os.utime(landing / f"bus-{number:05}.genus", (1_790_000_000 + at, 1_790_000_000 + at))
+    shutil.copyfile(landing / "bus-00000.genus", landing / "bus-00099.genus")
+    os.utime(landing / "bus-00099.genus", (1_790_000_000 + changed[-1],) * 2)
+    shutil.copyfile(landing / "bus-00000.genus", landing / "other.txt")  # Spark does not take it
+    os.utime(landing / "other.txt", (1_790_000_000 + changed[-1],) * 2)
+    counting = Windows(every="1 s", by=("lane",), lateness="1s")
+    done = lake.stream(landing, files_per_batch=per_batch).derive(tmp_path / "table", counting, Counter).run()
+    derived, at_once = DerivedTable(lake, tmp_path / "table", counting, Counter), counting.all(lake.read(Counter))
+    assert (done.files, done.skipped, done.late, derived.version) == (len(changed), 1, 0, lake.version)
+    [newest] = lake.state().newest.values()
+    assert newest == lake.state().newest_us
+    text = derived.explain()
+    assert text.startswith("results before ")
+    assert "no events" not in text
+    assert "not processed" not in text
+    assert 0 < done.delivered < at_once.count()
+    derived.finish()
+    assert Tally(derived.read().collect()) == Tally(at_once.collect())
+
+
+def test_a_table_says_that_files_of_the_same_time_follow(lake: Lake, tmp_path: Path) -> None:
+    """What is held back is in the checkpoint: a stream that was stopped between the files goes on with it."""
+    landing, seen = tmp_path / "landing", list[str]()
+    for number in range(2):
+        land(landing, number)
+        os.utime(landing / f"bus-{number:05}.genus", (1_790_000_000, 1_790_000_000))
+    counting = Windows(every="1 s", by=("lane",), lateness="1s")
+
+    def stop(progress: Progress) -> None:
+        seen.append(DerivedTable(lake, tmp_path / "table", counting, Counter).explain())
+        if len(seen) == 1:
+            assert "same time of change" in progress.waits_for
+            raise KeyError("stopped")
+
+    def stream() -> Stream:
+        given = lake.stream(landing, files_per_batch=1, on_progress=stop)
+        return given.derive(tmp_path / "table", counting, Counter)
+
+    with pytest.raises(KeyError):
+        stream().run()
+    assert "same time of change" in seen[0]
+    stream().run()
+    assert seen[-1].startswith("results before ")
+    assert max(lake.state().newest.values()) == lake.state().newest_us
 
 
 def test_what_a_task_takes_for_known_is_read_if_the_lake_does_not_have_it(lake: Lake, tmp_path: Path) -> None:

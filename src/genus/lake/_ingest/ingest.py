@@ -14,7 +14,9 @@ from pyspark.sql import functions as F
 
 from genus.lake._ingest.format import Format, types_of
 from genus.lake._ingest.job import (
+    NOTHING_HELD,
     SPLIT_BYTES,
+    Held,
     Identity,
     IngestWork,
     InputFile,
@@ -180,6 +182,8 @@ class Committed(NamedTuple):
     """Files that have the content of another file, and the path of that one."""
     numbers: Mapping[str, int]
     """The fingerprints of these files; at the path of another one, there may be another content now."""
+    held: Held = NOTHING_HELD
+    """What does not count for watermarks yet."""
 
 
 def _commit(lake: LakeTables, files: Sequence[InputFile]) -> Committed:
@@ -201,12 +205,14 @@ def commit_reports(
     reports: Sequence[TaskReport],
     input_of: Callable[[TaskReport], InputFile],
     *,
-    is_cut: bool = False,
+    held: Held = NOTHING_HELD,
+    changed_ms: int | None = None,
     **noted: Any,
 ) -> Committed:
     """Commit what tasks have written, each content once; `noted` are further fields of the commit.
 
-    If the list of files `is_cut`, others with the same time of change as the newest may follow.
+    Files changed at `changed_ms` do not count for watermarks, because others may follow, or analyses would take events
+    of those for late; what was `held` before counts once no more can follow.
 
     Tasks write the rows of several files together. So if they wrote those of a content that the lake has, or that
     several files have, the other files are read again. That is rare, because tasks leave out what they know; and so are
@@ -226,15 +232,23 @@ def commit_reports(
             work = begin_work(lake)
             reports = run_ingest(lake.spark, work, list(files.values()))
             continue
-        if not new:
+        newest, kept = held.after(new, changed_ms, work.at_us)
+        if not new and not newest:
             lake.store.discard(make_draft(work, ()))
-            return Committed((), 0, duplicates, numbers)
-        draft = make_draft(work, new, is_cut=is_cut)
+            return Committed((), 0, duplicates, numbers, _with_skipped(held, kept, duplicates))
+        draft = make_draft(work, new, newest)
         draft = msgspec.structs.replace(_with_new_shapes(lake, draft, work.catalog), **noted)
         with suppress(CommitConflict):  # another writer has ingested some of them: they are duplicates now
             made = lake.store.commit(draft)
             events = count_rows(part for part in made.added if part.table != DEAD_LETTERS)
-            return Committed(made.sources, events, duplicates, numbers)
+            return Committed(made.sources, events, duplicates, numbers, _with_skipped(held, kept, duplicates))
+
+
+def _with_skipped(before: Held, now: Held, duplicates: Iterable[str]) -> Held:
+    if now.changed_ms is None:
+        return now
+    earlier = before.skipped if before.changed_ms == now.changed_ms else ()
+    return msgspec.structs.replace(now, skipped=(*earlier, *duplicates))
 
 
 def _find_duplicates(state: LedgerState, reports: Iterable[TaskReport]) -> dict[str, str]:

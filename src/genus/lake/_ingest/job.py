@@ -8,7 +8,7 @@ its fingerprint is computed by a job before, because all of them write it into t
 import hashlib
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Literal, TypeAlias, TypeVar
@@ -75,6 +75,32 @@ class InputFile(msgspec.Struct, frozen=True):
     def is_known(self) -> bool:
         """Whether the lake is known to have it, without a look at its content."""
         return self.number is not None and self.number in self.known
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The times of recording of files that do not count for watermarks yet, because others of their time of change may
+    follow: Spark orders files by their times of change only, to a millisecond."""
+
+    changed_ms: int | None = None
+    """The time of change of which files may follow; None if none do."""
+    newest: Mapping[str, int] = {}
+    """The latest time of recording of the files that are held, by recorder."""
+    skipped: tuple[str, ...] = ()
+    """Files of that time of change that were skipped as duplicates."""
+
+    def after(
+        self, reports: Iterable["TaskReport"], changed_ms: int | None, at_us: int
+    ) -> tuple[dict[str, int], "Held"]:
+        """Return the times of recording that count after further files, and what is held then."""
+        given = list(reports)
+        new = [report for report in given if report.modified_us // 1000 == changed_ms]
+        before = self.newest if changed_ms is not None and self.changed_ms == changed_ms else {}
+        counted = _newest([report for report in given if report.modified_us // 1000 != changed_ms], at_us)
+        released = {} if before else self.newest
+        return latest([released, counted]), Held(changed_ms, latest([before, _newest(new, at_us)]))
+
+
+NOTHING_HELD = Held()
 
 
 class IngestWork(msgspec.Struct, frozen=True):
@@ -256,17 +282,15 @@ def _task_frame(
     return spark.range(0, len(items), 1, len(items)).mapInArrow(run, schema)
 
 
-def make_draft(work: IngestWork, reports: Sequence[TaskReport], *, is_cut: bool = False) -> CommitDraft:
+def make_draft(work: IngestWork, reports: Sequence[TaskReport], newest: Mapping[str, int] | None = None) -> CommitDraft:
     """Return a draft that names the files that tasks wrote.
 
-    If the list of files `is_cut`, others with the same time of change as the newest may follow. So the newest ones do
-    not count for watermarks, or analyses would take events of the others for late.
+    `newest` are the times of recording that count for watermarks; None for those of all files.
     """
     by_source: dict[int, list[TaskReport]] = {}
     for report in reports:
         by_source.setdefault(report.source, []).append(report)
-    last = max((report.modified_us // 1000 for report in reports), default=0) if is_cut else None  # Spark knows no more
-    newest = _newest([report for report in reports if report.modified_us // 1000 != last], work.at_us)
+    all_newest = _newest(reports, work.at_us)
     return CommitDraft(
         id=work.commit,
         kind="ingest",
@@ -274,8 +298,8 @@ def make_draft(work: IngestWork, reports: Sequence[TaskReport], *, is_cut: bool 
         added=group_parts(reports),
         sources=tuple(map(_ingested, by_source.values())),
         shapes=tuple(dict.fromkeys(shape for report in reports for shape in report.shapes)),
-        newest_us=max(_newest(reports, work.at_us).values(), default=None),
-        newest=newest,
+        newest_us=max(all_newest.values(), default=None),
+        newest=all_newest if newest is None else newest,
     )
 
 

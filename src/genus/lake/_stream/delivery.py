@@ -99,7 +99,8 @@ class UpdateResult(msgspec.Struct, frozen=True):
     late: int = 0
     """New events that an analysis left out because they were late or overtaken."""
     problem: str | None = None
-    """Which subscriptions were not used, and why; or why the previous list was used."""
+    """Which subscriptions were not used, and why; why the previous list was used; or how many events were left out of
+    an analysis because they came after their time was settled."""
     waiting: int = 0
     """Rows that an analysis keeps, because results may still change by later events."""
     waits_for: str = ""

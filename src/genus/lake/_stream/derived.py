@@ -19,6 +19,7 @@ from genus.filters import Subscription
 from genus.lake._analytics.analysis import (
     END_OF_STREAM,
     RESULTS,
+    TIME,
     WAITING,
     Analysis,
     in_one_task,
@@ -32,7 +33,7 @@ from genus.lake._jobs import folder_name, job_description
 from genus.lake._query.reading import read_events, select_matches
 from genus.lake._query.selection import family_of, select_tables
 from genus.lake._stream.delivery import Increment, UpdateResult, commit_step, next_increment, slowest_recorder
-from genus.lake._tables.commits import COMMIT, START, CommitDraft, Part, count_files, count_rows
+from genus.lake._tables.commits import COMMIT, DEAD_LETTERS, START, CommitDraft, Part, count_files, count_rows
 from genus.lake._tables.lake_catalog import matching_types
 from genus.lake._tables.lake_tables import ROWS_PER_FILE, LakeTables, SparkStore, spark_errors
 from genus.lake._tables.state import LedgerState
@@ -44,8 +45,14 @@ SMALL_ROWS = 200_000
 IDLE = "1 min"
 _KIND = "derived table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_WATERMARK, _OVERTAKEN, _COLUMNS = "watermark", "overtaken", "columns"
+_WATERMARK, _OVERTAKEN, _TIMELESS, _COLUMNS = "watermark", "overtaken", "timeless", "columns"
 """Notes of a derived table; the columns are those of all results so far, as Spark writes a schema."""
+
+
+_FILES_FOLLOW = (
+    "the events are not processed yet: files with the same time of change as the newest ones wait for the next batch "
+    "of a stream, and may have earlier events"
+)
 
 
 class DerivedTable:
@@ -104,7 +111,7 @@ class DerivedTable:
         state, newest = self._store.state(), self.lake.state().newest
         lines = [self._waits_for() or _final(state)]
         if not (slowest := self._slowest(newest)):
-            lines.append("the lake has no events yet")
+            lines.append(_FILES_FOLLOW if self._has_events() else "the lake has no events yet")
         else:
             first, last = _text(newest[slowest]), _text(max(newest.values()))
             lines.append(f"of {len(newest)} recorders, {slowest} has recorded up to {first}, the fastest up to {last}")
@@ -124,12 +131,17 @@ class DerivedTable:
         """Return what the waiting rows wait for, in a line; empty if none wait."""
         state, newest = self._store.state(), self.lake.state().newest
         slowest, waiting = self._slowest(newest), count_rows(state.table(WAITING))
-        if slowest is None or not waiting:
+        if slowest is None:
+            return _FILES_FOLLOW if self._has_events() else ""
+        if not waiting:
             return ""
         return (
             f"{_final(state)}; waiting rows: {waiting:,}, because {slowest} has recorded up to "
             f"{_text(newest[slowest])} and its events may be recorded {self.analysis.lateness} after their time"
         )
+
+    def _has_events(self) -> bool:
+        return any(part.table != DEAD_LETTERS for part in self.lake.state().parts.values())
 
     def update(self) -> UpdateResult:
         """Process the events that came into the lake since the last update, in one commit.
@@ -155,7 +167,7 @@ class DerivedTable:
         files stay until `clean` removes them. While the new results are computed, there are none.
         """
         state = self._store.state()
-        notes = {_WATERMARK: "", _OVERTAKEN: "0", _COLUMNS: ""}
+        notes = {_WATERMARK: "", _OVERTAKEN: "0", _TIMELESS: "0", _COLUMNS: ""}
         draft = msgspec.structs.replace(self._store.begin("rewind"), removed=tuple(state.parts), notes=notes)
         commit_step(self._store, msgspec.structs.replace(draft, after=state.cursor, upto=START), _KIND)
         return self.update()
@@ -169,31 +181,36 @@ class DerivedTable:
             return self._result(new.upto.version)
         draft = msgspec.structs.replace(self._store.begin("derive"), after=new.after, upto=new.upto)
         notes = {_WATERMARK: watermark.isoformat()}
-        waiting, overtaken, late = state.table(WAITING), 0, 0
+        waiting, overtaken, late, timeless = state.table(WAITING), 0, 0, int(state.notes.get(_TIMELESS, "0"))
         has_events = any(new.parts_of(self._family(each)) for each in self.subscriptions)
         what = f"derive {folder_name(self.path)} from {folder_name(self.lake.path)}"
         with job_description(self.lake.spark, what), self._store.discarding():
             if has_events or (waiting and watermark != before):
-                added, overtaken, late, columns = self._settle(new, waiting, before, watermark, draft)
+                added, (overtaken, late, new_timeless), columns = self._settle(new, waiting, before, watermark, draft)
+                timeless += new_timeless
                 removed = tuple(part.folder for part in waiting)
                 draft = msgspec.structs.replace(draft, added=added, removed=removed)
                 notes |= _new_columns(self._store, state, columns)
-            notes[_OVERTAKEN] = str(self.overtaken + overtaken)
+            notes |= {_OVERTAKEN: str(self.overtaken + overtaken), _TIMELESS: str(timeless)}
             commit_step(self._store, msgspec.structs.replace(draft, notes=notes), _KIND)
         self._store.remove(f"{self.path}/{folder}" for folder in draft.removed)  # only this class reads waiting rows
         results = count_rows(part for part in draft.added if part.table == RESULTS)
-        return self._result(new.upto.version, new.rows, results, overtaken + late)
+        problem = f"{self.path}: {_why_overtaken(overtaken, timeless, before)}" if overtaken else None
+        return self._result(new.upto.version, new.rows, results, overtaken + late, problem)
 
-    def _result(self, upto: int, events: int = 0, rows: int = 0, late: int = 0) -> UpdateResult:
+    def _result(
+        self, upto: int, events: int = 0, rows: int = 0, late: int = 0, problem: str | None = None
+    ) -> UpdateResult:
         waiting = count_rows(self._store.state().table(WAITING))
-        return UpdateResult(upto, events, rows, late, waiting=waiting, waits_for=self._waits_for())
+        return UpdateResult(upto, events, rows, late, problem, waiting, self._waits_for())
 
     def _settle(
         self, new: Increment, waiting: list[Part], before: datetime | None, watermark: datetime, draft: CommitDraft
-    ) -> tuple[tuple[Part, ...], int, int, StructType]:
+    ) -> tuple[tuple[Part, ...], list[int], StructType]:
         """Write the results that are final and the rows that wait, by one job; few rows are processed in one task.
 
-        Returns what was written, the numbers of events that are overtaken and late, and the columns of the results.
+        Returns what was written, the numbers of events that are overtaken, late and without a time, and the columns of
+        the results.
         """
         families = {self._family(each) for each in self.subscriptions}
         is_small = count_rows([*waiting, *(part for part in new.parts if part.table in families)]) <= SMALL_ROWS
@@ -206,21 +223,21 @@ class DerivedTable:
             settled = self.analysis.settle(rows.coalesce(1) if is_small else rows, watermark)
         parts = self._store.write(mark(settled), draft)
         counts = [count.get for _, count in seen if count is not None]
-        overtaken, late = (sum(count[name] for count in counts) for name in ("overtaken", "late"))
-        return parts, overtaken, late, settled.results.schema
+        totals = [sum(count[name] for count in counts) for name in ("overtaken", "late", "timeless")]
+        return parts, totals, settled.results.schema
 
     def _new_events(
         self, subscription: Subscription, new: Increment, is_behind: Column
     ) -> tuple[DataFrame, Observation | None]:
-        """The new events of a frame; Spark counts those that are overtaken, and others that are late, as it reads."""
+        """The new events of a frame; Spark counts those overtaken, late otherwise, and without a time, as it reads."""
         family = self._family(subscription)
         table = select_tables(subscription, self.lake.catalog, self.lake.state(), parts=())[family]
         events = select_matches(new.events(self.lake, family), subscription, table)
         if not new.parts_of(family):
             return events, None
         count, late = Observation(), is_late(self.analysis.lateness) & ~is_behind
-        counts = F.count_if(is_behind).alias("overtaken"), F.count_if(late).alias("late")
-        return events.observe(count, *counts), count
+        counted = {"overtaken": is_behind, "late": late, "timeless": F.isnull(TIME)}
+        return events.observe(count, *(F.count_if(each).alias(name) for name, each in counted.items())), count
 
     def compact(self) -> int:
         """Rewrite the many small result files as few large ones; returns by how many they became fewer."""
@@ -301,6 +318,22 @@ def _at(micros: int) -> datetime:
 
 def _text(at: int | datetime) -> str:
     return f"{_at(at) if isinstance(at, int) else at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _why_overtaken(overtaken: int, timeless: int, before: datetime | None) -> str:
+    """Say how many events a step left out because their time was settled, and what the likely reason is."""
+    text = f"{overtaken:,} events are left out, because they came after their time was settled"
+    if before == END_OF_STREAM:
+        return f"{text}: the table was finished"
+    if timeless:
+        return (
+            f"{text}; likely by events without a time of their own ({timeless:,} so far), which count by their time of "
+            "recording, that of their file if it says none: declare time: datetime in their class"
+        )
+    return (
+        f"{text}: files of a recorder did not land in order, a recorder was more than idle= behind, or events outside "
+        "the subscription have no time of their own"
+    )
 
 
 def _final(state: LedgerState) -> str:

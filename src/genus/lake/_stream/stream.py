@@ -32,7 +32,16 @@ from genus.filters import Subscription
 from genus.lake._analytics.analysis import Analysis
 from genus.lake._ingest.format import Chunk, DeadLetter, Split, Types
 from genus.lake._ingest.ingest import Committed, begin_work, commit_reports, prepare
-from genus.lake._ingest.job import Identity, IngestWork, InputFile, gather_reports, input_of, read_files
+from genus.lake._ingest.job import (
+    NOTHING_HELD,
+    Held,
+    Identity,
+    IngestWork,
+    InputFile,
+    gather_reports,
+    input_of,
+    read_files,
+)
 from genus.lake._ingest.sources import FormatChooser, PathLike
 from genus.lake._ingest.writer import TaskReport
 from genus.lake._jobs import check_workers, folder_name, is_connect, job_description
@@ -95,13 +104,22 @@ class Progress(msgspec.Struct, frozen=True):
     waits_for: str = ""
     """Up to when results of an analysis are final, and what its waiting rows wait for; empty if none wait."""
     problem: str | None = None
-    """Which subscriptions were not used, and why; why the previous list was used; which files were skipped; or what
-    may be wrong about how a CAN log was read."""
+    """Which subscriptions were not used, and why; why the previous list was used; which files were skipped; what may
+    be wrong about how a CAN log was read; or how many events came after their time was settled, and the likely reason.
+    """
 
     @property
     def rate(self) -> float:
         """Events ingested per second."""
         return self.events / self.seconds if self.seconds else 0.0
+
+
+class _Note(msgspec.Struct, frozen=True, array_like=True):
+    """The version of the lake after the last batch, and what does not count for watermarks yet."""
+
+    version: int = 0
+    commit: str = ""
+    held: Held = NOTHING_HELD
 
 
 NOTHING_DONE = Progress(-1, 0, 0, 0, 0, 0.0, None, 0)
@@ -250,6 +268,7 @@ class Stream:
         self._max_age_s = seconds(max_age, "max_age", zero=False)
         self._updates: list[Callable[[], UpdateResult]] = []
         self._claimed: set[str] = set()
+        self._held = NOTHING_HELD
         self._failed: list[BaseException] = []
         """The errors of batches since the stream was started."""
         local = local_path(self.landing)
@@ -432,7 +451,10 @@ class Stream:
         All files of the folder are then looked at again, and those that the lake has are skipped.
         """
         noted = self._files.read(f"{self.checkpoint}/{_NOTE}")
-        if noted is not None and not self.lake.store.ledger.has(msgspec.json.decode(noted, type=Cursor)):
+        note = _Note() if noted is None else msgspec.json.decode(noted, type=_Note)
+        self._held = note.held
+        if noted is not None and not self.lake.store.ledger.has(Cursor(note.version, note.commit)):
+            self._held = NOTHING_HELD
             _LOG.warning(
                 "%s does not have what the checkpoint %s says: it was restored from a backup or replaced; all files of "
                 "%s are looked at again",
@@ -490,7 +512,8 @@ class Stream:
         began = time.monotonic()
         with self.lake.store.discarding():
             made = self._ingest(choose, reports, batch)
-        noted = msgspec.json.encode(self.lake.state().now)
+        self._held, now = made.held, self.lake.state().now
+        noted = msgspec.json.encode(_Note(now.version, now.commit, made.held))
         self._files.replace(f"{self.checkpoint}/{_NOTE}", noted, durable=False)
         counts = len(made.sources), made.events, sum(source.dead for source in made.sources)
         skipped, problem = len(made.duplicates), _same_content(made.duplicates) or _doubts(choose, made.sources)
@@ -513,9 +536,33 @@ class Stream:
         def given(report: TaskReport) -> InputFile:
             return find_input(choose, self._identity, report.path, self.lake.state().sources)
 
-        is_cut = len(found) >= self._files_per_batch  # Spark orders files by their times only, to a millisecond
-        query = context.getLocalProperty(_QUERY_ID)
-        return commit_reports(self.lake, work, found, given, is_cut=is_cut, query=query, batch=batch)
+        changed_ms, query = self._unfinished(choose, found), context.getLocalProperty(_QUERY_ID)
+        return commit_reports(
+            self.lake, work, found, given, held=self._held, changed_ms=changed_ms, query=query, batch=batch
+        )
+
+    def _unfinished(self, choose: FormatChooser, found: Sequence[TaskReport]) -> int | None:
+        """Return the last time of change of a batch, in milliseconds, if files of the same time wait for the next one.
+
+        Spark orders files by their times alone: such files may have earlier events than those that it has taken.
+        """
+        if len(found) < self._files_per_batch:
+            return None
+        last, sources = max(report.modified_us // 1000 for report in found), self.lake.state().sources
+        read = {report.path for report in found}.union(self._held.skipped)
+        others = set[str]()
+        for file in walk_files(file_system_for(self.lake.spark, self.landing), self.landing, hidden=False):
+            if file.modified_us // 1000 == last and file.path not in read:
+                known = sources.of_path(file.path)
+                if known is None or known.modified_us != file.modified_us:
+                    others.add(file.path)
+        if not others:
+            return None
+        reader = self.lake.spark.read.format("binaryFile").schema(_SOURCE_SCHEMA)
+        options = {"pathGlobFilter": self._pattern or choose.pattern, "recursiveFileLookup": "true"}
+        with spark_errors(self.landing):  # which of them Spark takes
+            taken = reader.options(**options).load(spark_path(self.landing)).inputFiles()
+        return None if others.isdisjoint(_stored_path(path, self.landing) for path in taken) else last
 
     def _at_end(self, done: Progress, began: float) -> Progress:
         """Return what was done since a time, with the state of the lake now."""
