@@ -197,15 +197,13 @@ def open_studio(
 ) -> "Studio":
     """Open a page on which buses and other sources can be seen live; use it in a `with` block, or close it.
 
-    It ends with the last of the buses that are given. Counters of a bus of this process are read; its events are taken
-    only while a page shows them.
+    It ends with the last of its buses. Events of a bus of this process are taken only while a page shows them.
 
     Args:
         what: Buses, gateways, worlds of the simulator, or sources of your own (`genus.studio.types.Source`).
         port: The port of the page; 0 is any free one.
         host: The address to listen at. All but this machine's own needs `cert` and `key`, and a token.
-        cert: A certificate for TLS, as a file.
-        key: The private key of the certificate, as a file.
+        cert, key: Files with a certificate for TLS and with its private key.
         token: What the first request must carry; by default one is made where it is needed. `Studio.url` has it.
         hosts: Names by which pages reach this server, besides `host`.
         allow_publish: Whether events can be published from the page.
@@ -230,8 +228,7 @@ def open_studio(
     check_hosts(names)
     tls = _tls(cert, key)
     access = Access.of(host, names, token, has_tls=bool(tls))
-    layout = layout or Layout()
-    title = title or layout.title or ", ".join(source.name for source in sources)
+    title = title or (layout.title if layout else "") or ", ".join(source.name for source in sources)
     studio = Studio(
         sources,
         _bind(host, port),
@@ -239,7 +236,7 @@ def open_studio(
         tls=tls,
         options={"allow_publish": allow_publish, "docs": docs, "title": title},
         catalog=None if catalog is None else Path(catalog),
-        layout=layout,
+        layout=layout or Layout(),
         is_alone=all(isinstance(each, Source) for each in what),
     )
     studio._end_with([each for each in what if isinstance(each, Bus)])
