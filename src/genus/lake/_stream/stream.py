@@ -73,6 +73,8 @@ _SPARK, _NOTE = "spark", "lake.json"
 """In the folder of a stream: Spark's checkpoint, and the version of the lake after the last batch."""
 _MAX_LISTED = 10_000
 """Files of a landing folder that are looked at when a stream starts."""
+_SETTLED_MS = 10_000
+"""Files that were changed that long before a listing are all in it."""
 _LOG = logging.getLogger("genus.lake")
 
 
@@ -269,6 +271,9 @@ class Stream:
         self._updates: list[Callable[[], UpdateResult]] = []
         self._claimed: set[str] = set()
         self._held = NOTHING_HELD
+        self._listing: dict[int, set[str]] = {}
+        """The files of the landing folder when it was listed last, by time of change in milliseconds."""
+        self._listed_ms = 0
         self._failed: list[BaseException] = []
         """The errors of batches since the stream was started."""
         local = local_path(self.landing)
@@ -549,13 +554,17 @@ class Stream:
         if len(found) < self._files_per_batch:
             return None
         last, sources = max(report.modified_us // 1000 for report in found), self.lake.state().sources
-        read = {report.path for report in found}.union(self._held.skipped)
+        read = {report.path for report in found}
+        if last > self._listed_ms - _SETTLED_MS or any(
+            report.path not in self._listing.get(report.modified_us // 1000, ()) for report in found
+        ):
+            self._list_landing()
+        self._listing = {at_ms: paths for at_ms, paths in self._listing.items() if at_ms >= last}
         others = set[str]()
-        for file in walk_files(file_system_for(self.lake.spark, self.landing), self.landing, hidden=False):
-            if file.modified_us // 1000 == last and file.path not in read:
-                known = sources.of_path(file.path)
-                if known is None or known.modified_us != file.modified_us:
-                    others.add(file.path)
+        for path in self._listing.get(last, set()) - read - set(self._held.skipped):
+            known = sources.of_path(path)
+            if known is None or known.modified_us // 1000 != last:
+                others.add(path)
         if not others:
             return None
         reader = self.lake.spark.read.format("binaryFile").schema(_SOURCE_SCHEMA)
@@ -563,6 +572,12 @@ class Stream:
         with spark_errors(self.landing):  # which of them Spark takes
             taken = reader.options(**options).load(spark_path(self.landing)).inputFiles()
         return None if others.isdisjoint(_stored_path(path, self.landing) for path in taken) else last
+
+    def _list_landing(self) -> None:
+        """List the landing folder; of many batches in a row, once, because it may have very many files."""
+        self._listing, self._listed_ms = {}, time.time_ns() // 1_000_000
+        for file in walk_files(file_system_for(self.lake.spark, self.landing), self.landing, hidden=False):
+            self._listing.setdefault(file.modified_us // 1000, set()).add(file.path)
 
     def _at_end(self, done: Progress, began: float) -> Progress:
         """Return what was done since a time, with the state of the lake now."""
