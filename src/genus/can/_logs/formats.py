@@ -156,7 +156,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
     Row("brackets", (
         r"(?:[(\[]?{time}[)\]]? )?(?:(?P<channel>[a-z]\w*) )?(?:{dir} )?<(?:0x)?(?P<id>[0-9A-F]{1,8})> \[(?P<length>\d{1,2})\]"
         r"{data}",),
-        "<0x18eeff01> [8] 01 02 03 04 05 06 07 08", "https://pypi.org/project/can-isotp and other printed frames",
+        "<0x18eeff01> [8] 01 02 03 04 05 06 07 08", "the package can-isotp and other printed frames",
         standard_digits=4, is_strict=True),
     Row("labelled", (
         r"{time} (?:(?P<channel>\w+) )?(?:{dir} )?(?:(?:(?P<is_standard>SFF)|(?P<is_extended>EFF)) )?id={id} dlc=(?P<dlc>\d{1,2}) "
