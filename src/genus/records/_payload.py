@@ -104,7 +104,7 @@ DEEPEST = 32
 """The most objects and lists that may be inside one another."""
 
 _NAME = re.compile(rb'"[ \t\r\n]*:')
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)(?:"|\\?\Z)', re.DOTALL)
 """A string, also one without an end: a text of many quotes must not be searched again from each of them."""
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[{]}"))
 _STEPS = {ord(sign): step for sign, step in zip("[{]}", (1, 1, -1, -1), strict=True)}

@@ -286,6 +286,8 @@ def _blank(text: str) -> str:
 
 
 def _read_dbc(text: str) -> DatabaseFile:
+    if not _DBC.search(text):  # cantools and the repairs take minutes to refuse a large file of another kind
+        raise _Refused("no line begins with VERSION, BU_ or BO_")
     try:
         found = _load(text, "dbc")
     except _Refused as refused:

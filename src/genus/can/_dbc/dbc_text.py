@@ -28,16 +28,16 @@ UNKNOWN = ""
 _WORDS = "|".join(sorted(KEYWORDS, key=len, reverse=True))
 _START = re.compile(rf'^[^\S\n]*(?P<keyword>{_WORDS})(?=[\s:"]|\Z)', re.MULTILINE)
 _KEYWORD = re.compile(rf'(?:{_WORDS})(?=[\s:"]|\Z)')
-_GAP = re.compile(r"(?:[\s;]|//[^\n]*)*+")
-_SYMBOLS = re.compile(r"NS_\s*:?[^\S\n]*+(?:\n\s*[A-Z_]+[^\S\n]*(?=\n|\Z))*+")
+_GAP = re.compile(r"[\s;]*+(?>(?://[^\n]*[\s;]*+)*)")
+_SYMBOLS = re.compile(r"NS_\s*:?[^\S\n]*+(?>(?:\n\s*[A-Z_]+[^\S\n]*(?=\n|\Z))*)")
 """The section of new symbols: keywords alone on their lines."""
-_STRING = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_TO_SEMICOLON = re.compile(rf'(?:[^";]++|{_STRING})*+;', re.DOTALL)
+_STRING = r'"[^"\\]*+(?>(?:\\.[^"\\]*+)*)"'
+_TO_SEMICOLON = re.compile(rf'(?>(?:[^";]++|{_STRING})*);', re.DOTALL)
 _MAX_LENGTH = 1 << 16
 """A longer comment is damaged; a bound, because the search for a missing quote would read the file to its end."""
 _COMMENT = re.compile(rf'CM_\s+(?:(?:SG_|BO_|BU_|EV_)[^";]*)?{_STRING}\s*;', re.DOTALL)
 _NEXT_ON_LINE = re.compile(r"(?<=\s)(?:SG_\s+[^\":\n]+:\s*\d+\s*\||BO_\s+\d+\s+[^\":\n]+:\s*\d)")
-_LINE_COMMENT = re.compile(r'^((?:[^"/]|"[^"]*"|/(?!/))*+)//.*')
+_LINE_COMMENT = re.compile(r'^((?>(?:[^"/]++|"[^"]*"|/(?!/))*))//.*')
 
 
 class Statement(NamedTuple):

@@ -263,6 +263,6 @@ def _problem(line: bytes) -> str:
 def _row_pattern(more: bytes, delimiter: bytes, quote: bytes) -> re.Pattern[bytes]:
     """Return a pattern for a row with one value and `more` others, in which quotes enclose whole values."""
     end, open_ = re.escape(delimiter), re.escape(quote)
-    value = b"(?:Q(?:[^Q]|QQ)*+Q|[^QE\\r\\n]*+)" if quote else b"[^E\\r\\n]*+"
+    value = b"(?:Q[^Q]*+(?>(?:QQ[^Q]*+)*)Q|[^QE\\r\\n]*+)" if quote else b"[^E\\r\\n]*+"
     value = value.replace(b"Q", open_).replace(b"E", end)
     return re.compile(value + b"(?:" + end + value + b")" + more + rb"\r?")
