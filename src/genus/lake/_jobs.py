@@ -8,14 +8,11 @@ object are written one after the other, outside of the pickled object (pickle pr
 into memory: all workers of a machine share it, and it is loaded in no time.
 """
 
-import atexit
 import hashlib
 import mmap
 import pickle
 import re
-import shutil
 import sys
-import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -33,6 +30,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeDamaged, LakeError
+from genus.lake._exit import temporary_folder
 
 DESCRIPTION = "spark.job.description"
 MAX_LENGTH = 200
@@ -158,11 +156,15 @@ def ship(spark: SparkSession) -> str:
 
 
 @cache
+def _folder() -> Path:
+    """A folder for what workers get; those that join later get it, too."""
+    return temporary_folder()
+
+
+@cache
 def package_archive(name: str = "genus") -> str:
     """Write an installed package to a zip file that is removed when this process ends; that of Genus is importable."""
-    folder = Path(tempfile.mkdtemp(prefix="genus-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    path = folder / f"{name}.zip"
+    path = _folder() / f"{name}.zip"
     package = Path(str(import_module(name).__file__)).parent
     inside = "genus/" if name == "genus" else ""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -227,14 +229,6 @@ def send(spark: SparkSession, given: T) -> Sent[T]:
     path.write_bytes(content)
     spark.addArtifacts(str(path), file=True)
     return Sent(name, None)
-
-
-@cache
-def _folder() -> Path:
-    """A folder for files that is removed when this process ends; workers that join later need the files too."""
-    folder = Path(tempfile.mkdtemp(prefix="genus-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def write_object(given: object) -> bytes:

@@ -3,13 +3,11 @@
 It starts without output: messages of Spark go to a log file, and a failure to start is one LakeError.
 """
 
-import atexit
 import logging
 import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +21,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from genus.errors import LakeError
+from genus.lake._exit import at_exit, temporary_folder
 from genus.lake._java import use_java
 
 _LOGGING = """\
@@ -76,7 +75,7 @@ def local_session(
     use_java()
     if master.startswith("sc:"):
         raise LakeError(f"{master}: a local session cannot use Spark Connect; make a SparkSession in Python instead")
-    folder = _make_folder()
+    folder = temporary_folder("genus-spark-")
     kept = Path(log) if log is not None else folder / "spark.log"
     settings = _configuration(master, memory, folder, dict(conf), "warn" if log is not None else "error")
     _set_environment(master)
@@ -86,22 +85,11 @@ def local_session(
         session = _start(settings, kept)
     except SPARK_ERRORS as problem:
         raise LakeError(f"Spark did not start: {_start_problem(problem, kept)}") from problem
-    atexit.register(_stop, session)
+    at_exit(lambda: _stop(session))
     return session
 
 
 # -- before it starts --------------------------------------------------------------------------------------------------
-
-
-def _make_folder() -> Path:
-    """Return a temporary folder for files of Spark, removed when the process ends."""
-    try:
-        kept = tempfile.TemporaryDirectory(prefix="genus-spark-", ignore_cleanup_errors=True)
-    except OSError as problem:
-        reason = problem.strerror or problem
-        raise LakeError(f"cannot create a temporary folder: {reason}; set TMPDIR to another folder") from problem
-    atexit.register(kept.cleanup)
-    return Path(kept.name)
 
 
 def _configuration(master: str, memory: str | None, folder: Path, given: Mapping[str, str], level: str) -> SparkConf:
@@ -214,11 +202,17 @@ def _stop(session: SparkSession) -> None:
 
 
 def _start_problem(problem: Exception, log: Path) -> str:
-    """Why Spark did not start: the first line in the log if the JVM exited, otherwise the exception."""
+    """Why Spark did not start: if the JVM exited, the first line in its log and the exception below; or the exception.
+
+    The first line alone may be "Error occurred during initialization of boot layer".
+    """
     lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
     told = [line for each in lines if (line := each.strip()) and not line.startswith(("WARNING", "Picked up"))]
     exited = "JAVA_GATEWAY_EXITED" in str(problem)
-    return _strip_java_name(told[0]) if told and exited else describe_spark_error(problem)
+    if not told or not exited:
+        return describe_spark_error(problem)
+    more = [f": {_strip_java_name(line)}" for line in told[1:2] if _RAISED.match(line)]
+    return "".join([_strip_java_name(told[0]), *more])[:_MAX_LENGTH]
 
 
 def describe_spark_error(problem: Exception) -> str:

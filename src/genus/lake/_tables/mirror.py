@@ -166,7 +166,7 @@ class Mirror:
             return self._known
         note = self._read_note()
         if note is None and not self._known.parts:
-            return self._known  # a new lake
+            return LedgerState()  # a new lake, or one whose events were deleted before a first note was written
         if note is not None and note.lake == now.lake:
             is_known = self._known.version == note.version
             state = self._known if is_known else self._store.ledger.state_at(note.version)
