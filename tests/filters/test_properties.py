@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
-from functools import cached_property, partial, wraps
+from functools import cache, cached_property, partial, wraps
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
@@ -232,6 +232,7 @@ class TestMeaning:
         for target in ("text", "python", "arrow", "index", "channel"):
             check(target, asked, events)
 
+    @pytest.mark.slow
     def test_most_are_accepted_and_have_values(self) -> None:
         accepted = valued = 0
         for seed in range(40):
@@ -261,6 +262,156 @@ def compare(bound: Any, name: str, event: Any) -> Any:
         return None  # Python compares NaN, here it is unknown
     assert found == plain, f"{name} is {found!r}, in Python {python!r}: {event!r}"
     return python if plain is not None else None
+
+
+# -- forms -------------------------------------------------------------------------------------------------------------
+
+ACCEPTED = [
+    "return self.n - 2 + self.n * 3 // 2 % 5",
+    "return self.n / 4",
+    "v: int = self.n\nreturn v * 2",
+    "v = self.n\nv -= 1\nv *= 3\nreturn v",
+    "pass\n'a text'\nreturn self.n",
+    "if self.n > 1:\n    return 3",
+    "if self.n > 1:\n    return\nreturn self.m",
+    "if TWO == 2:\n    return self.n\nreturn 5",
+    "if TWO == 3:\n    return self.n\nreturn 5",
+    "v = 1\nif self.g:\n    v = 2\nreturn v + self.n",
+    "return +self.n",
+    "return -(-3) + +TWO + abs(-2) + len('abc')",
+    "return (self.n > 1) & self.g",
+    "return (self.n > 1) | self.g",
+    "return self.g & True | (self.m is None)",
+    "return self.n in (1, 2)",
+    "return self.n not in [0, 1]",
+    "return self.n in ()",
+    "return self.m in (None,)",
+    "return self.m not in (None,)",
+    "return self.m in {1, None}",
+    "return self.m not in {1, None}",
+    "return self.m in (1, 2) or self.m not in (1, 2)",
+    "return TWO in (1, 2) and 'b' in 'abc' and self.g",
+    "return 'b' in self.t",
+    "return self.t.startswith(('a', 'x'))",
+    "return self.t.endswith('c')",
+    "return 'abc'.startswith('a') and not 'abc'.endswith('a')",
+    "return self.d == 'left'",
+    "return self.c.value == 'red'",
+    "return self.c == self.c",
+    "return self.m == self.f",
+    "return self.m != self.f",
+    "return Colour.RED is Colour.RED and self.c is not Colour.RED",
+    "return Colour.RED is Colour.BLUE",
+    "return self.c is None",
+    "return self.c is not None",
+    "return self.g is True",
+    "return self.g is not False",
+    "return 0 < self.n < 2",
+    "return 0 <= self.n <= 1 != self.n",
+    "return 1 < TWO < 3",
+    "return self.b or self.g",
+    "return self.b and self.g",
+    "return self.m or 7",
+    "return self.m and self.n",
+    "return self.m or self.f or self.n",
+    "return self.m and self.f and self.n",
+    "return 0 or self.n",
+    "return 1 or self.n",
+    "return 0 and self.n",
+    "return 1 and self.n",
+    "return self.n if self.g else None",
+    "return None if self.g else self.n",
+    "return 4 if self.g else 4",
+    "return self.n > 1 if self.g else self.m is None",
+    "return bool(self.t)",
+    "return bool(self.s)",
+    "return bool(self.f)",
+    "return bool(self.c)",
+    "return bool(self.time)",
+    "return bool(self.n > 1)",
+    "return not self.t",
+    "return self.s > timedelta(seconds=1) and self.time >= NOON",
+    "return self.time > datetime(2026, 1, 1, tzinfo=UTC)",
+    "return self.n > math.pi - 2",
+    "return self.n + self.LIMIT",
+    "return len(self.t) + abs(self.n)",
+    "return len(self.t or '')",
+]
+
+REFUSED = [
+    ("self.n ** 2", "the operator of `self.n ** 2` cannot be translated; use if and return"),
+    ("self.n << 1", "the operator of `self.n << 1` cannot be translated"),
+    ("2 ** self.LIMIT", "the operator of `2 ** self.LIMIT` cannot be translated"),
+    ("self.n & 1", "`self.n & 1` computes with bits; & and | are for bools"),
+    ("self.g | self.n", "`self.g | self.n` computes with bits"),
+    ("self.n.value", "`self.n.value` is no attribute or property of the event"),
+    ("self.c.name", "`self.c.name` is no attribute or property of the event"),
+    ("self.n is self.m", "`self.n is self.m` compares objects; write == instead of is"),
+    ("self.n is not TWO", "`self.n is not TWO` compares objects"),
+    ("self.n is True", "`self.n is True` computes with bits"),
+    ("self.c is Side.LEFT", "compares with a member of another enum; write == instead of is"),
+    ("self.c < Colour.RED", "`self.c < Colour.RED` orders members of an enum, which have no order"),
+    ("self.c in ('red', 'blue')", "takes a member of Colour for something else; write Colour.X"),
+    ("self.c if self.g else 'red'", "takes a member of Colour for something else"),
+    ("(1, 2) if self.g else 3", "a tuple can be chosen in no expression"),
+    ("self.n > missing", "there is no missing"),
+    ("self.n > Colour", "`Colour` is a EnumType, no constant or enum member"),
+    ("self.n > math", "`math` is a module, no constant or enum member"),
+    ("self.n > Colour.GREEN", "`Colour.GREEN` is no constant, attribute or property"),
+    ("self.n > NOON.year", "`NOON.year` is no constant, attribute or property"),
+    ("self.n in (1, self.m)", "`self.m` is not a constant; write a comparison for each value, joined by or"),
+    ("self.n in self.raw", "cannot be translated; write x in (1, 2) with constants, or 'part' in self.text"),
+    ("self.t in 'abc'", "cannot be translated; write x in (1, 2) with constants"),
+    ("self.t.startswith(3)", "`self.t.startswith(3)` needs a text and constant texts"),
+    ("self.t.startswith(())", "needs a text and constant texts"),
+    ("self.t.endswith(self.t)", "`self.t` is not a constant"),
+    ("self.c.startswith('r')", "needs a text and constant texts"),
+    ("1 // 0 > self.n", "`1 // 0` fails in Python (ZeroDivisionError: "),
+    ("-NAME", "`-NAME` fails in Python (TypeError: "),
+    ("NAME < TWO", "`NAME < TWO` fails in Python (TypeError: "),
+    ("len(3)", "`len(3)` fails in Python"),
+    ("timedelta(seconds='a')", "fails in Python (TypeError: "),
+    ("None > self.n", "fails in Python, as an operand is None"),
+    ("self.n > 1j", "`1j` cannot be translated; use if and return"),
+    ("self.t + 1", "cannot apply +: t is str, and 1 is int64"),
+    ("-self.t", "cannot negate: t is str"),
+    ("self.n > 'a'", "cannot compare: n is int64, but 'a' is str"),
+    ("bool(self.d)", "`self.d` is a member of an enum, whose truth depends on it; compare it"),
+    ("len(self.n)", "length takes text or bytes, but n is int64"),
+    ("abs(self.n, 2)", "the call of `abs` cannot be translated"),
+    ("self.lost > 1", "has no attribute 'lost' that predicates can test"),
+    ("self.raw == 1", "'raw' is list[int], which can only be tested for presence"),
+    ("()", "it is a tuple; write a test of its contents"),
+]
+
+
+@cache
+def forms() -> type[Event]:
+    """A class with a property for each form that is accepted, `a0`, and refused, `r0`."""
+    lines = [HEADER, "import math", "from tests.filters.test_properties import Side", "class Forms(Probe):"]
+    for name, body in [*((f"a{n}", body) for n, body in enumerate(ACCEPTED)),
+                       *((f"r{n}", f"return {value}") for n, (value, _) in enumerate(REFUSED))]:  # fmt: skip
+        lines += ["    @property", f"    def {name}(self):", *(f"        {line}" for line in body.split("\n"))]
+    found: type[Event] = load("\n".join([*lines, ""]))["Forms"]
+    return found
+
+
+class TestForms:
+    """Each form of a getter by itself, so that what fails names the form."""
+
+    @pytest.mark.parametrize("number", range(len(ACCEPTED)), ids=lambda number: ACCEPTED[number])
+    def test_a_form_that_is_accepted_gives_what_python_gives(self, number: int) -> None:
+        name, chance = f"a{number}", random.Random(number)
+        bound = Binder(forms()).value(AttributeRef(name))
+        compared = [compare(bound, name, sample(forms(), chance)) for _ in range(40)]
+        assert [each for each in compared if each is not None]
+
+    @pytest.mark.parametrize("number", range(len(REFUSED)), ids=lambda number: REFUSED[number][0])
+    def test_a_form_that_is_refused_says_why(self, number: int) -> None:
+        with pytest.raises(SubscriptionError) as caught:
+            Binder(forms()).value(AttributeRef(f"r{number}"))
+        assert str(caught.value).startswith(f"property r{number} of Forms cannot be used in a predicate: ")
+        assert REFUSED[number][1] in str(caught.value)
 
 
 # -- cases -------------------------------------------------------------------------------------------------------------

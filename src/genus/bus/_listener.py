@@ -255,13 +255,14 @@ class Inbox(Listener[T]):
             except Closed:
                 return
 
-    async def __aiter__(self) -> AsyncIterator[T]:
-        while True:
-            try:
-                event = await self.queue.get_async()
-            except Closed:
-                return
-            yield event
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        try:
+            return await self.queue.get_async()
+        except Closed:
+            raise StopAsyncIteration from None
 
     def cancel(self) -> None:
         """Accept no more events; those that wait can still be taken."""

@@ -21,7 +21,7 @@ from genus.catalog._declare import generate_class, order_classes
 from genus.catalog._file import Damage, format_statement, parse_statement
 from genus.catalog._records import ROOT, TypeRecord, TypeTable
 from genus.catalog._registration import Registration
-from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError
+from genus.errors import CatalogConflict, CatalogDamaged, DeclarationError, HierarchyError
 from genus.model import (
     Event,
     attributes,
@@ -82,7 +82,7 @@ def state_type(cls: type) -> bytes | None:
     """The statement of a class in bytes; None if it cannot be stated: it is too long, or no catalog could have it."""
     try:
         text = format_statement(statement_of(cls).table)
-    except (CatalogConflict, UnicodeEncodeError):  # two types above it have one name, or a text has surrogates
+    except (CatalogConflict, HierarchyError, UnicodeEncodeError):  # types of one name, or a text has surrogates
         return None
     return None if len(text) > MAX_LENGTH or is_stand_in(cls) else text
 
@@ -196,21 +196,15 @@ class StatedClasses:
         it is not known and has some, or if there are too many such types.
         """
         with self._lock:
-            for depth in range(len(line) - 1, -1, -1):
-                if base := self._nearest(line[:depth], tagged):
-                    is_full = len(self._stand_ins) >= MAX_STAND_INS
-                    return None if is_full else self._stand_below(base, line[depth:])
-        return None
+            for depth in range(len(line) - 1, 0, -1):
+                if fitting := [cls for cls in _at(line[:depth]) if len(tagged_attributes(cls)) == tagged]:
+                    return self._stand_below(fitting[-1], line[depth:])
+            is_other = any(len(tagged_attributes(cls)) != tagged for cls in _at(line[:1]))
+            return None if tagged or is_other else self._stand_below(Event, line)
 
-    def _nearest(self, line: Sequence[str], tagged: int) -> type[Any] | None:
-        if not line:
-            return None if tagged else Event
-        found = _written(line[-1]) or [cls for cls in declared_types(line[-1]) if is_event_type(cls)]
-        named = [cls for cls in found if is_event_type(cls) and _line(cls) == [*line]]
-        fitting = [cls for cls in named if len(tagged_attributes(cls)) == tagged]
-        return fitting[-1] if fitting else None
-
-    def _stand_below(self, base: type[Any], names: Sequence[str]) -> type[Any]:
+    def _stand_below(self, base: type[Any], names: Sequence[str]) -> type[Any] | None:
+        if len(self._stand_ins) >= MAX_STAND_INS:
+            return None
         for name in names:
             family = name if base is Event else _line(base)[0]
             table = TypeTable({}, {family: {}})
@@ -218,6 +212,12 @@ class StatedClasses:
             _stand_ins.add(base)
             self._stand_ins[base] = None
         return base
+
+
+def _at(line: Sequence[str]) -> list[type[Any]]:
+    """Return the classes of the program at a place of a hierarchy."""
+    found = _written(line[-1]) or declared_types(line[-1])
+    return [cls for cls in found if is_event_type(cls) and _line(cls) == [*line]]
 
 
 def is_stand_in(cls: type) -> bool:

@@ -12,7 +12,7 @@ import ast
 import builtins
 import operator
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from enum import Enum
 from functools import cached_property, reduce
 from itertools import islice, pairwise
@@ -536,10 +536,18 @@ class _Reader:
             self._object(function) if isinstance(_root(function), ast.Name) and not self._is_inside(function) else None
         )
         if maker is timedelta or maker is datetime:
-            given = [self._constant(each) for each in node.args]
-            named = {each.arg: self._constant(each.value) for each in node.keywords if each.arg}
+            given = [self._argument(each) for each in node.args]
+            named = {each.arg: self._argument(each.value) for each in node.keywords if each.arg}
             return self._fold(lambda: maker(*given, **named), (), node)
         self._refuse(f"the call of {_text(function)} cannot be translated; {_ALLOWED}", node)
+
+    def _argument(self, node: ast.expr) -> Any:
+        """Return a constant, or the time zone of a time."""
+        if isinstance(_root(node), ast.Name) and not self._is_inside(node):
+            found = self._object(node)
+            if isinstance(found, tzinfo):
+                return found
+        return self._constant(node)
 
     def _text_test(self, test: str, text: Meaning, part: Any, node: ast.expr) -> Meaning:
         if isinstance(text, Known):

@@ -66,7 +66,7 @@ ENDINGS: Mapping[str, str] = MappingProxyType(
     | {"db": "sqlite", "sqlite": "sqlite", "sqlite3": "sqlite", "pcap": "pcap", "pcapng": "pcap", "crtd": "crtd"}
 )
 """The format of an ending, where the content shows nothing."""
-DESCRIBE = "describe its columns (columns=, --columns), like 'time:ms, id:hex, -, length, data'"
+DESCRIBE = "describe its columns (columns=, --log-columns), like 'time:ms, id:hex, -, length, data'"
 
 
 class Head(NamedTuple):

@@ -75,9 +75,9 @@ def read_mf4(file: LogFile) -> Iterator[LogBlock]:
         from asammdf import MDF  # an extra
     except ImportError:
         raise RecordingError(f"MF4 files need asammdf: {install_command('mf4')}") from None
-    with file.unpacked_path() as path, suppress_warnings("asammdf"):
+    with file.unpacked_path() as path, path.open("rb") as source, suppress_warnings("asammdf"):
         try:
-            mdf = MDF(path)
+            mdf = MDF(source)  # given the path, it leaves a damaged file open
         except Exception as problem:
             raise RecordingError(f"it is no MF4 file that asammdf can read: {problem}") from None
         try:

@@ -34,6 +34,8 @@ FIRST_FOREIGN = LAST_NODE + 2
 """The number of the first station that sends frames of other makers."""
 STEP_NS = 10 * MILLISECOND
 STEPS = 200
+LONGEST_STEP_NS = SECOND
+"""A caller can end a run between two steps, so a step is short however long the run is."""
 
 
 class PreparedSystem(msgspec.Struct, frozen=True):
@@ -141,7 +143,7 @@ class ScenarioRun:
     def advance(self) -> Iterator[float]:
         """Run it step by step; each step gives how much is done, up to 1."""
         self.start()
-        step = max(STEP_NS, (self.ends_ns - self.began_ns) // STEPS)
+        step = min(max(STEP_NS, (self.ends_ns - self.began_ns) // STEPS), LONGEST_STEP_NS)
         while self.world.now_ns < self.ends_ns:
             self.world.run_ns(min(step, self.ends_ns - self.world.now_ns))
             yield (self.world.now_ns - self.began_ns) / (self.ends_ns - self.began_ns)
