@@ -92,6 +92,7 @@ def test_what_one_terminal_publishes_another_prints(listening: Running) -> None:
     assert second == {"type": "Camera", "lane": 3, "plate": "M-XY 1"}
     assert code == 0
     assert "listening on ipc:" in err
+    assert err.endswith("printed 2 events\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -115,6 +116,7 @@ def test_sub_ends_after_the_time_it_is_given() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_recording_is_good_however_it_ends(number: int) -> None:
     """Killed outright, it keeps what was flushed, which happens five times a second."""
@@ -135,6 +137,7 @@ def test_a_recording_is_good_however_it_ends(number: int) -> None:
     assert done.returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_landing_folder_gets_whole_files_however_it_ends(number: int, folder: Path) -> None:
     """Killed outright, the next recorder lands what was flushed."""
@@ -217,6 +220,7 @@ def test_nothing_is_said_of_subscribers_that_the_medium_cannot_know(folder: Path
     assert genus("pub", "Loop", "lane=1", "--bus", "odd:").stderr == "published 1 event\n"
 
 
+@pytest.mark.slow
 def test_replaying_onto_the_bus(listening: Running) -> None:
     running = Running("record", "loops.genus", "--for", "30", "--compress", "zstd", "--flush", "50ms")
     running.wait_until_it_listens()

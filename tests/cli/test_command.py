@@ -124,8 +124,7 @@ def test_the_same_option_has_the_same_name_and_place_holder_everywhere() -> None
                 context = click.Context(command)
                 shown.setdefault(option.opts[-1], set()).add(option.make_metavar(context))
     differing = {name for name, places in shown.items() if len(places) > 1}
-    # Of a log and of a table; a file and a folder; of publishing and of file names.
-    assert differing == {"--columns", "--out", "--pattern"}
+    assert differing == {"--out"}  # a file and a folder
 
 
 def test_an_option_takes_a_value_everywhere_or_nowhere() -> None:
@@ -168,7 +167,8 @@ def test_a_table_that_is_piped_has_each_row_on_one_line(
 
 def test_every_table_is_printed_as_wide_as_needed() -> None:
     """Consoles of standard output are made in one place."""
-    sources = {path.name: path.read_text() for path in (ROOT / "src/genus/cli").glob("*.py")}
+    files = [*(ROOT / "src/genus/cli").glob("*.py"), ROOT / "apps/traffic/src/genus_traffic/commands.py"]
+    sources = {path.name: path.read_text() for path in files}
     made = {name: re.findall(r"\bConsole\((?!stderr=True)[^)]*\)", text) for name, text in sources.items()}
     assert {name for name, calls in made.items() if calls} == {"_groups.py"}
 
@@ -239,6 +239,8 @@ def examples(path: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("path", [path for path in ALONE if path != "genus completion"])
 def test_every_help_shows_examples_that_are_understood(path: str, folder: Path) -> None:
+    for name in ("loops.genus", "drive.genus", "city.toml", "births.txt"):
+        (folder / name).touch()
     mine = [words for words in examples(path) if words[: len(path.split()) - 1] == path.split()[1:]]
     assert mine
     for words in examples(path):
@@ -272,6 +274,19 @@ def test_examples_run(path: str, folder: Path) -> None:
         (["completion", "csh"], 2, "genus: Invalid value for '{bash|zsh|fish}': 'csh' is not one of"),
         (["pub", "--typ", "x"], 2, "genus: No such option '--typ'. Did you mean '--types'?"),
         (["types", "road.py", "--catalog", "none.json"], 2, "does not exist. See `genus types --help`"),
+        (["types", "none.py"], 2, "File 'none.py' does not exist. See `genus types --help`"),
+        (["codes", "none.csv"], 2, "File 'none.csv' does not exist. See `genus codes --help`"),
+        (["catalog", "register", "new.json", "none.dbc"], 2, "File 'none.dbc' does not exist"),
+        (["sub", "-t", "none.py", "Loop"], 2, "'--types': File 'none.py' does not exist"),
+        (["explain", "-t", "no_such_module", "Loop"], 1, "No module named 'no_such_module'"),
+        (["can", "decode", "--dbc", "car.dbc", "drive.log", "--format", "nope"], 2, "'nope' is not one of 'log', "),
+        (["lake", "ingest", "city", "drive.log", "--format", "nope"], 2, "'nope' is not one of "),
+        (["lake", "read", "city", "Loop", "--explain", "--json"], 2, "--json is for events; leave it out with"),
+        (["lake", "read", "city", "Loop", "--plan", "--json"], 2, "--json is for events; leave it out with"),
+        (["lake", "route", "city", "subscriptions.txt", "--explain", "--json"], 2, "--json is for matches; leave it"),
+        (["gateway", "car.dbc", "--check", "--json"], 2, "--json is for what crossed; leave it out with --check"),
+        (["lake", "keep"], 2, "give LAKE, or set GENUS_LAKE"),
+        (["lake", "expire", "city", "Loop", "Lamp"], 2, "give LAKE and at most one SUBSCRIPTION"),
         (["explain", "-t", "road.py", "Lop has place"], 1, "did you mean 'Loop'? known: Loop (column 1): Lop has"),
         (["explain", "-t", "road.py", "Loop has plcae"], 1, "'plcae'; did you mean 'place'? its attributes are"),
         (["pub", "-t", "road.py", "Lop"], 1, "no event type is called Lop; did you mean 'Loop'?"),
@@ -341,6 +356,30 @@ def test_whom_nobody_reads_says_nothing() -> None:
     assert (said, process.returncode) == ("", 1)
 
 
+@pytest.mark.parametrize(
+    ("closed", "module", "status", "said"),
+    [
+        (">&-", "examples/traffic.py", 0, ""),
+        (">&- 2>&- <&-", "examples/traffic.py", 0, ""),
+        (">&-", "no_such_module", 1, "genus: no_such_module: "),
+    ],
+)
+def test_what_is_printed_to_a_closed_stream_is_discarded(closed: str, module: str, status: int, said: str) -> None:
+    command = ["/bin/sh", "-c", f'exec "$0" "$@" {closed}', sys.executable, "-m", "genus", "types", module]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert done.stderr.startswith(said)
+    assert done.stderr.count("\n") == bool(said)
+
+
+@pytest.mark.parametrize("missing", ["numpy", "starlette", "uvicorn"])
+def test_studio_names_its_own_extra_whichever_package_is_missing(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, missing, None)
+    ended, _, err = shell("studio", "ipc:city")
+    assert (ended, err.startswith(f"genus: Studio needs {missing}: pip install ")) == (1, True)
+    assert "[studio]'" in err
+
+
 # -- when it is told to stop -------------------------------------------------------------------------------------------
 
 
@@ -358,6 +397,7 @@ class Running:
         return (out + err).strip(), self.process.returncode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_command_that_waits_for_input_leaves_no_socket_behind(number: int, folder: Path) -> None:
     running = Running("pub", "-t", "road.py", "Loop", "--stdin")
@@ -370,6 +410,7 @@ def test_a_command_that_waits_for_input_leaves_no_socket_behind(number: int, fol
     assert not any(sockets.iterdir())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_replay_that_is_cut_short_is_interrupted(number: int, folder: Path) -> None:
     from genus.bus import RecordingWriter

@@ -68,6 +68,7 @@ def test_commands_are_completed_with_what_they_do() -> None:
         ("can sim x.toml --pattern s", ["sporadic"]),
         ("explain --target s", ["spark"]),
         ("completion z", ["zsh"]),
+        ("doctor la", ["lake"]),
         ("catalog deprecate none.json L", []),
     ],
 )
@@ -93,6 +94,7 @@ def test_types_come_from_the_environment_a_catalog_or_a_lake(monkeypatch: pytest
     assert completed("pub L") == ["Lamp", "Loop"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ["genus lake read city L", "genus can node can:v", "genus can sim --", "genus pub L"])
 def test_completing_imports_nothing_that_takes_long(words: str) -> None:
     around = {**os.environ, "COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), VARIABLE: "bash_complete"}
@@ -118,6 +120,6 @@ def test_bash_completes_with_the_script() -> None:
         pytest.skip(f"genus is not installed in {bin_}")
     script = 'eval "$(genus completion bash)"\nCOMP_WORDS=(genus can pl)\nCOMP_CWORD=2\n_genus_completion genus\n'
     around = {**os.environ, "PATH": f"{bin_}:{os.environ['PATH']}"}
-    command = ["bash", "--norc", "-c", f'{script}echo "${{COMPREPLY[@]}}"']
+    command = ["bash", "--norc", "-c", f'COMP_WORDBREAKS="=:"\n{script}echo "${{COMPREPLY[@]}}$COMP_WORDBREAKS"']
     done = subprocess.run(command, env=around, capture_output=True, text=True, timeout=60, check=True)
-    assert done.stdout == "plan\n"
+    assert done.stdout == "plan=\n", "and a colon does not end a word: addresses have one"

@@ -105,13 +105,14 @@ def test_cloudevents_are_read_as_the_same_events(events: list[Event], arguments:
     assert [each.event for each in found if isinstance(each, CloudEvent)] == events
 
 
-def test_a_file_that_exists_is_overwritten_if_that_is_asked() -> None:
-    Path("road.jsonl").write_text("mine")
-    done = genus("export", "road.genus", "road.jsonl")
-    assert (done.returncode, Path("road.jsonl").read_text()) == (1, "mine")
-    assert "--force" in done.stderr
-    assert genus("export", "road.genus", "road.jsonl", "--force").returncode == 0
+def test_a_file_that_exists_is_replaced_unless_it_is_the_recording() -> None:
+    Path("road.jsonl").write_text("older")
+    assert genus("export", "road.genus", "road.jsonl").returncode == 0
     assert Path("road.jsonl").read_text().count("\n") == 90
+    recording = Path("road.genus").read_bytes()
+    done = genus("export", "road.genus", "./road.genus", "--format", "jsonl")
+    assert (done.returncode, Path("road.genus").read_bytes()) == (2, recording)
+    assert "is the recording itself" in done.stderr
 
 
 def without_bytecode() -> list[Path]:

@@ -18,14 +18,18 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
+from rich.progress import Progress
 
 from genus.bus import RecordingWriter
+from genus.can.internal import FORMATS
 from genus.catalog import Catalog
-from genus.cli._events import load_types
+from genus.cli._events import LAKE_FORMATS, LOG_FORMATS, load_types
 from genus.cli._exit import stopped_gracefully
 from genus.cli._lake import COMMANDS, lake
 from genus.errors import GenusError, LakeDamaged
+from genus.lake._ingest import sources
 from genus.lake._session import describe_spark_error
+from genus.testing import run_command
 
 TYPES = """
 from datetime import timedelta
@@ -137,6 +141,7 @@ def lines(text: str) -> list[dict[str, Any]]:
 # -- making ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_help_imports_nothing_of_spark() -> None:
     """Help of the group and of its commands needs no pyspark."""
     code = (
@@ -179,6 +184,7 @@ def test_init_refuses_a_catalog_that_contradicts_the_lakes(copy: Path) -> None:
 # -- in ----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_ingest_says_what_was_read_in_and_what_was_not(copy: Path) -> None:
     """Dead letters have reasons; a file that was read in before is skipped under any name."""
     genus("init", "new", "-t", "road.py")
@@ -197,6 +203,7 @@ def test_dead_letters_are_read_in_when_their_type_is_known(copy: Path) -> None:
     assert json_of("dead", "city")["total"] == 1
 
 
+@pytest.mark.slow
 def test_a_file_without_any_event_is_a_failure(copy: Path) -> None:
     Path("noise.jsonl").write_text("broken\nagain\n")
     done = ask("ingest", "city", "noise.jsonl")
@@ -204,6 +211,7 @@ def test_a_file_without_any_event_is_a_failure(copy: Path) -> None:
     assert "2 dead letters" in done.output
 
 
+@pytest.mark.slow
 def test_dead_letters_are_counted_by_reason_and_shown() -> None:
     found = json_of("dead", "city", "--limit", "1")
     assert (found["total"], len(found["letters"])) == (2, 1)
@@ -221,6 +229,12 @@ def test_the_lake_may_be_left_to_the_environment(copy: Path, monkeypatch: pytest
     assert genus("read", "Roadside", "--count") == "7\n"
     assert "nothing new" in genus("ingest", "loops.genus")
     assert "nothing new" in genus("ingest", "city", "loops.genus")
+    assert genus("keep", "Loop=3d") == genus("keep", "city", "Loop=3d") == genus("keep") == "Loop: 3d\n"
+    assert json_of("keep") == {"Loop": "P3D"}
+    assert ask("keep", "Loop").exit_code == 2
+    assert "city: " in genus("expire", "--dry-run") == genus("expire", "city", "--dry-run")
+    lamps = ("Lamp", "--older-than", "3d", "--dry-run")
+    assert "city: " in genus("expire", *lamps) == genus("expire", "city", *lamps)
 
 
 def test_sql_answers_on_views_of_types_and_kinds() -> None:
@@ -232,10 +246,71 @@ def test_sql_answers_on_views_of_types_and_kinds() -> None:
     assert genus("sql", "city", "SELECT * FROM Roadside WHERE is_a(_type, 'Camera')", "--count") == "1\n"
     refused = ask("sql", "city", "DROP VIEW Loop")
     assert (refused.exit_code, "it only reads" in refused.output) == (2, True)
-    wrong = ask("sql", "city", "SELECT sped FROM Loop")
-    assert wrong.exit_code == 1
-    assert "sped" in wrong.output
-    assert wrong.output.count("\n") <= 2
+    joined = "SELECT a.place, b.place FROM Loop a JOIN Camera b ON a.place = b.place"
+    assert all(set(row) == {"place", "place_1"} for row in lines(genus("sql", "city", joined, "--json")))
+    for query, said in (("SELECT sped FROM Loop", "sped"), ("SELECT * FROM Lop", "did you mean 'Loop'?")):
+        wrong = ask("sql", "city", query)
+        assert (wrong.exit_code, said in wrong.output) == (1, True)
+        assert wrong.output.count("\n") <= 2
+
+
+INSERT = "INSERT OVERWRITE DIRECTORY '{}' USING csv SELECT"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        f"WITH t AS (SELECT 1 a) {INSERT} * FROM t",
+        f"FROM Loop {INSERT} lane",
+        f"/* c */ -- SHOW\nEXPLAIN FORMATTED FROM Loop {INSERT} lane",
+        "EXPLAIN EXECUTE IMMEDIATE 'CREATE TABLE made USING csv LOCATION \\'{}\\' AS SELECT 1 a'",
+        "EXPLAIN RESET",
+        "FROM Loop MAP lane USING 'tee {}' AS a",
+        "SELECT (SELECT `Reflect`('java.lang.System', 'setProperty', '{}', 'x')) FROM Loop",
+        "EXPLAIN SELECT system.builtin.java_method('java.lang.System', 'setProperty', '{}', 'x') FROM VALUES (1)",
+        "SELECT IDENTIFIER('ref' || 'lect')('java.lang.System', 'setProperty', '{}', 'x')",
+        "/* /* */ SHOW */ DROP VIEW Loop",
+        "-- a comment \\\nSHOW\nDROP VIEW Loop",
+    ],
+)
+def test_sql_refuses_what_writes_or_runs_code(query: str, tmp_path: Path) -> None:
+    """Whatever it begins with; DELETE, UPDATE and MERGE would need tables that Spark can change."""
+    done = ask("sql", "city", "--", query.format(tmp_path / "written"))
+    assert done.exit_code == (1 if "DROP" in query else 2), done.output
+    assert ("SYNTAX_ERROR" if "DROP" in query else "QUERY only reads") in done.output
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sql_takes_whatever_only_reads() -> None:
+    """However a query is begun and ended."""
+    assert lines(genus("sql", "city", "SELECT*FROM VALUES (2), (1) t(a) ORDER BY a; -- c", "--json")) == [
+        {"a": 1},
+        {"a": 2},
+    ]
+    for query in ("(SELECT 1 a)", "--c\n/* d\n */ SELECT 1 a", "FROM VALUES (1) t(a) SELECT a;", "EXPLAIN (SELECT 1)"):
+        assert genus("sql", "--count", "--", "city", query) == "1\n"
+    assert "viewName" in genus("sql", "city", "SHOW VIEWS")
+
+
+def test_sql_names_columns_by_their_expressions() -> None:
+    """Also by those that Spark would read as other expressions, or Rich as markup."""
+    query = "SELECT max(lane * 0.5), m['k'], 1 AS `a``.b`, 2 AS `[red]` FROM Loop, (SELECT map('k', 1) m) GROUP BY 2"
+    (row,) = lines(genus("sql", "city", query, "--json"))
+    assert row == {"max((lane * 0.5))": "2.5", "m[k]": 1, "a`.b": 1, "[red]": 2}
+    heading = genus("sql", "city", query).splitlines()[1]
+    assert [name for name in row if name in heading] == list(row)
+    assert lines(genus("sql", "city", query, "--json", "--columns", "a`.b,m[k]")) == [{"a`.b": 1, "m[k]": 1}]
+    (row,) = lines(genus("sql", "city", "SELECT lane, lane, lane AS lane_1 FROM Loop WHERE lane = 1", "--json"))
+    assert row == {"lane": 1, "lane_2": 1, "lane_1": 1}
+
+
+def test_lists_maps_and_structs_are_json_in_csv(tmp_path: Path) -> None:
+    query = "SELECT array(1, NULL) l, map('a', X'00') m, named_struct('t', date'2026-05-01') s, array(0) FROM Lamp"
+    out = tmp_path / "nested.csv"
+    genus("sql", "city", query, "--limit", "1", "--out", str(out))
+    assert csv.read_csv(out).to_pylist() == [
+        {"l": "[1,null]", "m": '[["a","AA=="]]', "s": '{"t":"2026-05-01"}', "array(0)": "[0]"}
+    ]
 
 
 # -- out ---------------------------------------------------------------------------------------------------------------
@@ -320,6 +395,7 @@ def test_explain_says_what_is_opened_and_tested() -> None:
     assert "PushedFilters" in genus("read", "city", "Loop where speed > 30", "--plan")
 
 
+@pytest.mark.slow
 def test_route_counts_the_matches_of_each_subscription() -> None:
     found = json_of("route", "city", "subs.txt")
     assert (found["matches"], found["matched"], found["subscriptions"]) == (10, 3, 4)
@@ -333,6 +409,7 @@ def test_route_counts_the_matches_of_each_subscription() -> None:
     assert genus("route", "city", "subs.txt", "--explain").strip()
 
 
+@pytest.mark.slow
 def test_lines_that_are_not_valid_are_named_and_the_others_used(copy: Path) -> None:
     """By a route and by a stream; before and after each batch."""
     Path("bad.txt").write_text(f"{SUBSCRIPTIONS}zoe: Nothing\n")
@@ -349,6 +426,7 @@ def test_lines_that_are_not_valid_are_named_and_the_others_used(copy: Path) -> N
     assert told in json_of("route", "city", "bad.txt", "--to", "others")["problem"]
 
 
+@pytest.mark.slow
 def test_what_is_delivered_is_delivered_once_and_can_be_read(copy: Path) -> None:
     assert json_of("route", "city", "subs.txt", "--to", "inboxes")["delivered"] == 10
     assert "delivered 0 matches of 0 new events" in genus("route", "city", "subs.txt", "--to", "inboxes")
@@ -361,6 +439,7 @@ def test_what_is_delivered_is_delivered_once_and_can_be_read(copy: Path) -> None
     assert "A8/km31" in genus("inbox", "inboxes", "ann")
 
 
+@pytest.mark.slow
 def test_an_inbox_without_anything_says_who_has_got_something(copy: Path) -> None:
     """A name may be misspelt; one that is known and got nothing of a family is left alone."""
     genus("route", "city", "subs.txt", "--to", "inboxes")
@@ -395,6 +474,7 @@ def test_stats_are_those_of_the_ledger() -> None:
     assert "2 files read in" in text
 
 
+@pytest.mark.slow
 def test_compacting_keeps_every_event(copy: Path) -> None:
     write_recording(Path("more.genus"), 10)
     genus("ingest", "city", "more.genus")
@@ -415,6 +495,40 @@ def test_a_check_says_what_is_wrong_and_fails(copy: Path) -> None:
     assert "Restore these files" in done.output
     done = ask("check", "city", "--json")
     assert (done.exit_code, json.loads(done.output)["ok"]) == (3, False)
+
+
+def test_an_interrupted_check_says_so(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[tuple[int, int]] = []
+
+    def interrupted(self: Progress, task: object, *, completed: int, total: int) -> None:
+        counted.append((completed, total))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "update", interrupted)
+    done = run_command("lake", "check", "city")
+    assert (done.returncode, done.stdout) == (130, "")
+    assert done.stderr.strip() == "interrupted; not all files were compared; the same command begins again"
+    ((done_by_then, total),) = counted
+    assert 0 < done_by_then < total
+
+
+def test_what_is_to_be_removed_is_asked_for_beside_the_result(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda self: True, raising=False)
+    words = ["delete", "city", "Camera", "--dead-letters", "broken", "--json"]
+    refused = CliRunner().invoke(lake, words, input="n\n")
+    assert (refused.exit_code, refused.stdout.strip(" n\n")) == (1, "")
+    assert "1 event to remove" in refused.stderr
+    assert "1 dead letter to remove" in refused.stderr
+    assert "Remove them? [y/N]:" in refused.stderr
+    assert refused.stderr.endswith("Error: nothing was removed\n")
+    agreed = CliRunner().invoke(lake, words, input="y\n")
+    assert json.loads(agreed.stdout.removeprefix(" y\n"))["dead_letters"] == 1
+
+
+def test_formats_that_the_command_line_knows_are_those_of_the_lake() -> None:
+    """The command line has them by name, because it imports neither pyspark nor what extras bring."""
+    assert LOG_FORMATS == FORMATS
+    assert {*LAKE_FORMATS} == {"genus", sources.RECORDING, *sources.ENDINGS, *FORMATS}
 
 
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
@@ -633,6 +747,7 @@ def test_a_setting_that_keeps_spark_from_starting_is_one_line(running: Any) -> N
         assert (out, process.returncode) == ("", 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["--spark", "--no-spark"])
 def test_read_shows_attributes_of_subtypes(engine: str) -> None:
     asked = ("read", "city", "Loop where lane == 3", "--json", engine)
@@ -651,6 +766,7 @@ def test_a_quick_check_compares_names_and_sizes(copy: Path) -> None:
     assert ask("check", "city", "--quick").exit_code == 3
 
 
+@pytest.mark.slow
 def test_read_without_spark_gives_what_spark_gives() -> None:
     """Engine, version and time are chosen by options."""
     for text in ("Loop", "Loop where speed > 30", "Roadside"):

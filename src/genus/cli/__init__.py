@@ -1,8 +1,8 @@
 """The `genus` command. Each subcommand lives in a module of its own, imported only when it is called.
 
 Packages that add commands may use `SectionedGroup`, a click group with the help of Genus's own groups, `on_spark`,
-which gives a command Spark's options and a session, `SpanParam`, the type of options that are lengths of time, and
-`report_if_interrupted`, for commands that are interrupted.
+which gives a command Spark's options and a session, `SpanParam`, the type of options that are lengths of time,
+`report_if_interrupted`, for commands that are interrupted, and `wide_console`, which prints tables as they do.
 """
 
 import logging
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from genus._lazy import lazy
-from genus.cli._exit import end_by, report_if_interrupted, warnings_as_lines
+from genus.cli._exit import end_by, open_closed_streams, report_if_interrupted, warnings_as_lines
 from genus.cli._groups import PluginGroup, SectionedGroup
 
 if TYPE_CHECKING:
-    from genus.cli._groups import SpanParam
+    from genus.cli._groups import SpanParam, wide_console
     from genus.cli._lake import on_spark
 
-__all__ = ["SectionedGroup", "SpanParam", "on_spark", "report_if_interrupted"]
+__all__ = ["SectionedGroup", "SpanParam", "on_spark", "report_if_interrupted", "wide_console"]
 
 COMMANDS = {
     "types": "genus.cli._types:types",
@@ -101,6 +101,7 @@ def main() -> None:
 
     python-can's warning that a bus which could not be opened was not closed either is left out.
     """
+    open_closed_streams()
     signal.signal(signal.SIGTERM, _interrupt)
     logging.getLogger("can.bus").addFilter(lambda record: "not properly shut down" not in record.getMessage())
     try:

@@ -135,10 +135,13 @@ def sub(
         inbox = bus.inbox(asked, capacity=10_000)
         serve(stack, bus, metrics)
         click.echo(f"listening on {shown_address(address)} for {asked}", err=True)
+        printed = 0
         try:
             for event in islice(_events(inbox, stop, timeout, lasts), limit):
                 click.echo(as_text(event, as_json))
+                printed += 1
         finally:
+            click.echo(f"printed {counted(printed, 'event')}", err=True)
             say_losses(bus.traffic().link, inbox.counters.dropped)
 
 
@@ -311,7 +314,8 @@ def record(
             _finish(recorder)
     files = f" ({counted(recorder.landed, 'file')})" if isinstance(recorder, FolderRecorder) else ""
     refused = f", {counted(recorder.refused.total, 'event')} refused" if recorder.refused else ""
-    click.echo(f"{counted(recorder.written, 'event')} in {file}{files}{refused}", err=True)
+    where = f"added to {file}" if append else f"in {file}"
+    click.echo(f"{counted(recorder.written, 'event')} {where}{files}{refused}", err=True)
     for reason, found in recorder.refused.items():
         click.echo(f"genus: refused {found.count}: {reason} (last: {found.last})", err=True)
     if recorder.refused and invalid == "raise":
@@ -373,7 +377,7 @@ def _check_recording(file: Path, append: bool, landing: bool, given: dict[str, A
 @click.command()
 @TYPES
 @BUS
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @SUBSCRIPTION
 @click.option(
     "--speed",

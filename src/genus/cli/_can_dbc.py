@@ -17,9 +17,9 @@ from rich.progress import Progress
 from rich.table import Table
 
 from genus.bus import RecordingWriter
-from genus.cli._events import as_text, takes_j1939, takes_log_columns
+from genus.cli._events import LOG_FORMATS, as_text, takes_j1939, takes_log_columns
 from genus.cli._exit import report_if_interrupted
-from genus.cli._groups import counted, wide_console
+from genus.cli._groups import counted, meant, wide_console
 from genus.filters import Subscription
 from genus.model import Event, attributes
 from genus.model.types import Attribute
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from genus.can import Decoding
     from genus.can.types import CanLog, Dbc, MessageLayout
 
-PATH = click.Path(path_type=Path)
+PATH = click.Path(exists=True, path_type=Path)
+OUT = click.Path(dir_okay=False, path_type=Path)
 TRUNCATED = click.option(
     "--truncated",
     is_flag=True,
@@ -178,11 +179,11 @@ def _mention_remarks(dbc: "Dbc", file: Path) -> None:
 
 
 @click.command()
-@click.argument("log", type=PATH)
+@click.argument("log", type=click.Path(path_type=Path))
 @click.option(
     "--dbc", "database", required=True, type=PATH, metavar="FILE", help="The DBC file of the bus (or ARXML, KCD, SYM)."
 )
-@click.option("-o", "--out", "output", type=PATH, metavar="FILE", help="Write a recording to this file.")
+@click.option("-o", "--out", "output", type=OUT, metavar="FILE", help="Write a recording to this file.")
 @click.option("--append", is_flag=True, help="Go on writing to a recording that exists.")
 @click.option("--json", "as_json", is_flag=True, help="Print the events, one JSON object a line.")
 @click.option(
@@ -192,6 +193,7 @@ def _mention_remarks(dbc: "Dbc", file: Path) -> None:
 @click.option(
     "--format",
     "format_",
+    type=click.Choice(LOG_FORMATS),
     metavar="FORMAT",
     help="The log's format, such as log, asc or csv, if its content does not show it.",
 )
@@ -251,6 +253,9 @@ def decode(
     wide_console(stderr=as_json).print(_summary(decoding))
     if not decoding.frames:
         raise click.ClickException(f"{log}: not one frame was found; is it a CAN log, and the format right?")
+    there = {name for name, _ in decoding.origins if name}
+    if channel is not None and channel not in there:
+        raise click.ClickException(f"{log}: no frame is of channel {channel!r}; {meant(channel, sorted(there))}")
 
 
 @contextmanager

@@ -61,7 +61,7 @@ TICK_S = 0.2
 @click.option(
     "--catalog",
     required=True,
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="The catalog to bind by; read again when it grows.",
 )
 @click.option(
@@ -303,7 +303,7 @@ def _read_lines(lines: "queue.SimpleQueue[dict[str, Any] | Exception | None]") -
 
 
 CATALOG = click.option(
-    "--catalog", type=click.Path(dir_okay=False, path_type=Path), help="The catalog of the bus's types."
+    "--catalog", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="The catalog of the bus's types."
 )
 REFRESH_S = 0.5
 

@@ -21,6 +21,7 @@ from genus.cli._can_plan import show_warnings
 from genus.cli._completion import complete_faults
 from genus.cli._exit import INTERRUPTED, stopped_by_signals
 from genus.cli._groups import SpanParam, counted, wide_console
+from genus.errors import BusError
 
 SEED = click.option(
     "--seed", type=int, default=1, show_default=True, metavar="N", help="Everything random follows from it."
@@ -160,18 +161,22 @@ def _scenario(
     no_confinement: bool,
     **options: Any,
 ) -> Scenario:
+    """Return what is to be simulated; UsageError for a fault, or a master of the clocks, that there cannot be."""
     prepared = PreparedSystem.of(load_system(source))
     show_warnings(prepared.plan)
-    return Scenario(
-        prepared=prepared,
-        duration=lasts,
-        faults=tuple(parse_fault(text, prepared.typed.system.nodes) for text in faults),
-        pattern=pattern,
-        clocks=clocks,
-        exact_lengths=not worst_case,
-        confinement=not no_confinement,
-        **options,
-    )
+    try:
+        return Scenario(
+            prepared=prepared,
+            duration=lasts,
+            faults=tuple(parse_fault(text, prepared.typed.system.nodes) for text in faults),
+            pattern=pattern,
+            clocks=clocks,
+            exact_lengths=not worst_case,
+            confinement=not no_confinement,
+            **options,
+        )
+    except BusError as problem:
+        raise click.UsageError(str(problem), click.get_current_context()) from None
 
 
 def _run_all(

@@ -8,7 +8,7 @@ import click
 from genus.catalog import Catalog
 from genus.catalog.types import Finding
 from genus.cli._completion import complete_catalog_types, complete_files
-from genus.cli._events import load_all
+from genus.cli._events import ModuleOrFile, load_all
 from genus.cli._groups import SectionedGroup, meant, print_json
 from genus.cli._types import as_list, show
 from genus.filters import Subscription, read_subscriptions
@@ -16,7 +16,14 @@ from genus.filters.types import AttributeRef
 from genus.model import name_of
 
 EXISTING = click.Path(exists=True, dir_okay=False, path_type=Path)
-MODULES = click.argument("sources", metavar="MODULE_OR_FILE...", nargs=-1, required=True, shell_complete=complete_files)
+MODULES = click.argument(
+    "sources",
+    metavar="MODULE_OR_FILE...",
+    type=ModuleOrFile(),
+    nargs=-1,
+    required=True,
+    shell_complete=complete_files,
+)
 FINDINGS = click.option("--json", "as_json", is_flag=True, help="Print a JSON list of findings instead of lines.")
 
 

@@ -38,7 +38,7 @@ def complete_catalog_types(ctx: click.Context) -> list[str]:
     """Return the types of the catalog file that an earlier argument names."""
     from genus.catalog import Catalog
 
-    return sorted(Catalog.load(ctx.params["path"]).types)
+    return sorted(Catalog.load(ctx.params.get("path") or ctx.params["catalog"]).types)
 
 
 @quietly
@@ -96,9 +96,11 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     \b
     eval "$(genus completion bash)"                                  # in ~/.bashrc
-    eval "$(genus completion zsh)"                                   # in ~/.zshrc
+    eval "$(genus completion zsh)"                                   # in ~/.zshrc, after `compinit`
     genus completion fish > ~/.config/fish/completions/genus.fish    # once
     """
     script = get_completion_class(shell)
     assert script is not None
     click.echo(script(ctx.find_root().command, {}, "genus", VARIABLE).source(), nl=False)
+    if shell == "bash":
+        click.echo("COMP_WORDBREAKS=${COMP_WORDBREAKS//:}  # addresses of buses are one word, colons included")

@@ -4,13 +4,14 @@ import shlex
 from collections.abc import Collection, Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import click
 
-from genus.cli._completion import complete_files
+from genus.cli._can_live import Quality
+from genus.cli._completion import complete_catalog_types, complete_files
 from genus.cli._events import load_all, types_option
-from genus.cli._groups import SectionedGroup, counted
+from genus.cli._groups import ParamType, SectionedGroup, counted
 from genus.filters import Subscription, TypesByName, read_subscriptions
 
 if TYPE_CHECKING:
@@ -20,6 +21,17 @@ if TYPE_CHECKING:
     from genus.devices.types import NodeFeature
 
 SOURCE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+class Published(ParamType[str]):
+    """A type, with the quality of service and the attributes of Event, such as Lamp=soft:20ms+place,time."""
+
+    name = "TYPE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse a quality of service that is none."""
+        Quality().convert(_quality(value), param, ctx)
+        return str(value)
 
 
 @click.group(cls=SectionedGroup)
@@ -41,15 +53,17 @@ def c() -> None:
     show_default="this folder",
     help="The folder to write to; it is made if it is missing.",
 )
-@click.option("--name", help="Prefix of all names in C, and of the files. [the name of the catalog file]")
+@click.option("--name", help="Prefix of all names in C, and of the files [the name of the catalog file].")
 @click.option(
     "--publish",
+    type=Published(),
     multiple=True,
     metavar="TYPE",
+    shell_complete=complete_catalog_types,
     help="A type that the device publishes; repeat it for more. With --node, its quality of service and the attributes "
     "of Event that it carries may follow: Lamp=soft:20ms+place,time.",
 )
-@click.option("--keep", metavar="NAMES", help="Attributes to keep, separated by commas. [all]")
+@click.option("--keep", metavar="NAMES", help="Attributes to keep, separated by commas [all].")
 @click.option(
     "--codec",
     type=click.Choice(["table", "straight"]),
@@ -72,7 +86,7 @@ def c() -> None:
     help="With --node: room for the first event of such a type, which waits for the broker's answer; 0: it is lost. "
     "[the data of a frame: 8, or 64 with CAN FD]",
 )
-@click.option("--banks", type=click.IntRange(1), metavar="N", help="Acceptance filters of the controller. [no limit]")
+@click.option("--banks", type=click.IntRange(1), metavar="N", help="Acceptance filters of the controller [no limit].")
 @click.option(
     "--residual", is_flag=True, help="Leave what a device cannot test to the handlers, instead of refusing it."
 )
@@ -83,7 +97,7 @@ def c() -> None:
 )
 @click.option("--station", metavar="NAME", help="With --system: the name of this node there.")
 @click.option(
-    "--bitrate", type=click.IntRange(1), metavar="BITS", help="With --node, without --system: bits per second. [500000]"
+    "--bitrate", type=click.IntRange(1), metavar="BITS", help="With --node, without --system: bits per second [500000]."
 )
 @click.option(
     "--without",
@@ -168,8 +182,13 @@ def _origin(catalog: Path, system: Path | None) -> dict[str, str]:
 
 
 def _features(without: str, late: int) -> set[str]:
-    """Return what `--without` leaves out."""
+    """Return what `--without` leaves out; UsageError if it names what every node has."""
+    from genus.devices.types import NodeFeature
+
     left_out = {part.strip() for part in without.split(",") if part.strip()}
+    known = (*get_args(NodeFeature), "late")
+    if unknown := sorted(left_out.difference(known)):
+        raise click.UsageError(f"a node cannot do without {unknown[0]!r}; it can without {', '.join(known)}")
     if "late" in left_out and late and _is_given("late"):
         raise click.UsageError(f"--late {late} and --without late contradict each other; give one of them")
     return left_out
@@ -203,7 +222,7 @@ def _generate(
     )
     if not node:
         return made
-    features = cast("Collection[NodeFeature]", sorted(left_out - {"late"}))  # others are refused there
+    features = cast("Collection[NodeFeature]", sorted(left_out - {"late"}))
     if system is None:
         return made.with_node([_channel(each) for each in publish], bitrate=bitrate or 500_000, without=features)
     return made.with_node(plan=_plan(system), station=station, without=features)
@@ -260,12 +279,16 @@ def _published_type(text: str) -> str:
     return text.partition("=")[0].strip()
 
 
+def _quality(text: str) -> str:
+    return text.partition("=")[2].partition("+")[0].strip() or "none"
+
+
 def _channel(text: str) -> "DeviceChannel":
     from genus.devices import DeviceChannel
 
-    quality, _, carries = text.partition("=")[2].partition("+")
+    carries = text.partition("=")[2].partition("+")[2]
     names = tuple(name.strip() for name in carries.split(",") if name.strip())
-    return DeviceChannel(_published_type(text), quality.strip() or "none", names)
+    return DeviceChannel(_published_type(text), _quality(text), names)
 
 
 def _plan(system: Path) -> "Plan":

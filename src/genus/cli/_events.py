@@ -20,6 +20,7 @@ import msgspec
 from genus.bus import Bus, parse_event
 from genus.catalog import types_in
 from genus.cli._completion import complete_files, quietly
+from genus.cli._groups import ParamType
 from genus.codes import load_module
 from genus.errors import EventError, HierarchyError, SyntaxProblem, did_you_mean
 from genus.filters import Subscription
@@ -28,6 +29,20 @@ from genus.model import Event, is_event_type, name_of
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 GENUS_TYPES = "GENUS_TYPES"
+DATABASES = (".dbc", ".arxml", ".kcd", ".sym", ".cdd")
+"""The endings of files whose messages, or diagnostic data, are types."""
+
+
+class ModuleOrFile(ParamType[str]):
+    """The name of a Python module, or a file, which must be there: its ending shows that it is one."""
+
+    name = "MODULE_OR_FILE"
+    _FILES = (".py", ".csv", *DATABASES)
+    _file = click.Path(exists=True, dir_okay=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse a file that is not there."""
+        return str(self._file.convert(value, param, ctx) if value.lower().endswith(self._FILES) else value)
 
 
 def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
@@ -38,6 +53,7 @@ def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
         "types",
         multiple=True,
         required=required,
+        type=ModuleOrFile(),
         envvar=GENUS_TYPES,
         metavar="MODULE_OR_FILE",
         shell_complete=complete_files,
@@ -45,9 +61,6 @@ def types_option(*, required: bool) -> Callable[[Decorated], Decorated]:
         f"repeat it, or set {GENUS_TYPES} (space-separated).",
     )
 
-
-DATABASES = (".dbc", ".arxml", ".kcd", ".sym", ".cdd")
-"""The endings of files whose messages, or diagnostic data, are types."""
 
 TYPES = types_option(required=True)
 BUS_TYPES = types_option(required=False)
@@ -57,7 +70,7 @@ J1939_OPTIONS = (
     click.option(
         "--j1939/--no-j1939",
         default=None,
-        help="Whether messages with 29-bit identifiers are J1939 messages. [as the DBC file says]",
+        help="Whether messages with 29-bit identifiers are J1939 messages [as the DBC file says].",
     ),
     click.option("--nmea2000", is_flag=True, help="They are, and long ones come in the fast packets of NMEA 2000."),
 )
@@ -71,9 +84,20 @@ def takes_j1939(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+LOG_FORMATS = (
+    "log", "candump", "asc", "trc", "busmaster", "kvaser", "pp2can", "canboat", "ikonvert", "yacht devices",
+    "actisense", "usb-can", "brackets", "labelled", "crtd", "csv", "hash", "slcan", "table", "bare", "plain", "blf",
+    "mf4", "sqlite", "pcap",
+)  # fmt: skip
+"""The formats of CAN logs; repeated here because `genus.can` needs extras, and `genus.lake` imports pyspark."""
+_NO_LOGS = ("genus", "recording", "json", "jsonl", "ndjson", "csv", "tsv", "parquet")
+LAKE_FORMATS = tuple(dict.fromkeys((*_NO_LOGS, *LOG_FORMATS)))
+"""The formats of files that a lake ingests."""
+
 LOG_OPTIONS = (
     click.option(
-        "--columns",
+        "--log-columns",
+        "columns",
         metavar="COLUMNS",
         help='The columns of a text log, such as "time:ms, id:hex, -, length, data"; - is a column to ignore.',
     ),

@@ -142,6 +142,17 @@ _EXTRAS = {
 """Which extra brings a package."""
 
 
+def open_closed_streams() -> None:
+    """Open standard streams that the caller has closed (`>&-`): nothing is read, and what is printed is discarded.
+
+    In this order each gets its own number, so that no file or socket of the command gets that of standard output, to
+    which libraries and child processes write.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def end_by(problem: BaseException) -> NoReturn:
     """Print the error as one line and exit with its code."""
     match problem:
@@ -156,6 +167,8 @@ def end_by(problem: BaseException) -> NoReturn:
             sys.exit(FAILED)
         case ModuleNotFoundError():
             _end(_missing(problem), FAILED)
+        case OSError(filename=str(name), strerror=str(why)) if not isinstance(problem, GenusError):
+            _end(f"{name}: {why}", FAILED)
         case GenusError() | OSError() | ImportError():
             _end(str(problem), FAILED)
         case _:

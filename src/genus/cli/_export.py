@@ -33,7 +33,7 @@ FORMS = ("mcap", "jsonl", "parquet", "cloudevents")
 
 @click.command()
 @TYPES
-@click.argument("recording", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("recording", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("out", type=click.Path(dir_okay=False, path_type=Path))
 @SUBSCRIPTION
 @click.option(
@@ -43,10 +43,7 @@ FORMS = ("mcap", "jsonl", "parquet", "cloudevents")
     metavar="FORMAT",
     help=f"{', '.join(FORMS)} [by the ending of OUT].",
 )
-@click.option("--force", is_flag=True, help="Overwrite OUT.")
-def export(
-    types: tuple[str, ...], recording: Path, out: Path, subscription: str, form: str | None, force: bool
-) -> None:
+def export(types: tuple[str, ...], recording: Path, out: Path, subscription: str, form: str | None) -> None:
     """Write the events of a recording to a file for other programs.
 
     Those that match SUBSCRIPTION (default: all). OUT appears when it is complete. Its ending says its form:
@@ -64,8 +61,8 @@ def export(
     genus export -t examples/traffic.py loops.genus trucks.parquet "Loop where category = 'truck'"
     """
     chosen = form or form_of(out)
-    if out.exists() and not force:
-        raise click.ClickException(f"{out} exists; choose another name, or overwrite it (--force)")
+    if out.exists() and out.samefile(recording):
+        raise click.UsageError(f"{out} is the recording itself; choose another name")
     loaded = load_all(types)
     asked = Subscription.parse(subscription, [*loaded, Event])
     source = read_recording(recording, [cls for cls in loaded if is_event_type(cls)])

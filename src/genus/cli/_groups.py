@@ -122,6 +122,7 @@ def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None =
     """Return an empty table, the columns of numbers aligned at the right."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(
         title=title, title_justify="left", box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, collapse_padding=True
@@ -129,7 +130,7 @@ def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None =
     right = set(numbers)
     for heading in headings:
         table.add_column(
-            heading, justify="right" if heading in right else "left", overflow="fold", no_wrap=heading in right
+            Text(heading), justify="right" if heading in right else "left", overflow="fold", no_wrap=heading in right
         )
     return table
 

@@ -13,6 +13,7 @@ import click
 
 from genus.cli._completion import GENUS_LAKE, Completer, complete_files
 from genus.cli._groups import LazyGroup, ParamType
+from genus.errors import LakeDamaged, LakeError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ COMMANDS = {
     "ingest": "genus.cli._lake_fill:ingest",
     "dead": "genus.cli._lake_fill:dead",
     "read": "genus.cli._lake_query:read",
-    "sql": "genus.cli._lake_query:sql",
+    "sql": "genus.cli._lake_sql:sql",
     "route": "genus.cli._lake_query:route",
     "inbox": "genus.cli._lake_query:inbox",
     "stream": "genus.cli._lake_fill:stream",
@@ -183,6 +184,35 @@ def lake_and(what: str, completer: Completer = complete_files) -> Callable[[Deco
 def lake_of_environment() -> str | None:
     """Return the lake that GENUS_LAKE names."""
     return os.environ.get(GENUS_LAKE) or None
+
+
+def split_lake(words: tuple[str, ...], spark: "SparkSession", needs: str = "") -> tuple[str, tuple[str, ...]]:
+    """Return the lake and the words after it; with GENUS_LAKE set, the first word is the lake only if it is one.
+
+    UsageError if there is no lake, or nothing after it that the command needs.
+    """
+    known = lake_of_environment()
+    if known and not (words and _is_lake(words[0], spark)):
+        words = (known, *words)
+    if not words or (needs and len(words) == 1):
+        more = f" and {needs}, or set {GENUS_LAKE} and give {needs}" if needs else f", or set {GENUS_LAKE}"
+        raise click.UsageError(f"give LAKE{more}")
+    return words[0], words[1:]
+
+
+def _is_lake(path: str, spark: "SparkSession") -> bool:
+    """Return whether there is a lake at a path, also a damaged one; Spark looks only where nothing else can."""
+    from genus.lake import LakeReader
+
+    if LakeReader.can_open(path):
+        try:
+            LakeReader(path)
+        except LakeError as problem:
+            return isinstance(problem, LakeDamaged)
+        return True
+    from genus.lake import Lake
+
+    return Lake.exists(spark, path)
 
 
 class Setting(ParamType[tuple[str, str]]):

@@ -1,7 +1,8 @@
 """`genus lake init`, `compact`, `keep`, `delete`, `check`, `backup` and others: make a lake and maintain it."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -14,7 +15,7 @@ from genus.cli._completion import complete_files, complete_lake_types
 from genus.cli._events import load_all, types_option
 from genus.cli._exit import DAMAGED, report_if_interrupted
 from genus.cli._groups import ParamType, SpanParam, counted, plain_table, print_json, sized, wide_console
-from genus.cli._lake import AS_JSON, LAKE, lake_and, on_spark, open_lake, started
+from genus.cli._lake import AS_JSON, LAKE, lake_and, on_spark, open_lake, split_lake, started
 from genus.model import format_span
 
 if TYPE_CHECKING:
@@ -24,6 +25,21 @@ if TYPE_CHECKING:
     from genus.lake.types import HistoryEntry, RemovalResult, StoreProblem, TableStats
 
 WEEK_S = 7 * 86_400.0
+
+
+@contextmanager
+def _progress(text: str, kept: str) -> Iterator[Callable[[int, int], object]]:
+    """Show progress on a terminal; yields the function to call with what is done and the total.
+
+    If it is interrupted, `kept` says what is so now.
+    """
+    console = Console(stderr=True)
+    with (
+        report_if_interrupted(lambda: kept),
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+    ):
+        task = progress.add_task(text, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
 # -- init --------------------------------------------------------------------------------------------------------------
@@ -102,14 +118,9 @@ def compact(path: str, clean: bool, older_than: float, as_json: bool, spark: "Sp
     from genus.lake import Lake
 
     lake = Lake(started(spark), path)
-    console = Console(stderr=True)
     kept = "days that were rewritten stay so, all others have their old files; the same command does the rest"
-    with (
-        report_if_interrupted(lambda: kept),
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        task = progress.add_task("compacting", total=None)
-        done = lake.compact(progress=lambda number, of: progress.update(task, completed=number, total=of))
+    with _progress("compacting", kept) as progress:
+        done = lake.compact(progress=progress)
     removed = lake.clean(older_than) if clean else 0
     if as_json:
         print_json({"compacted": done, "removed": removed, "version": lake.version})
@@ -139,13 +150,8 @@ def mirror(path: str, iceberg: bool, as_json: bool, spark: "SparkSession") -> No
     genus lake mirror city --iceberg
     """
     lake = open_lake(path, spark)
-    console = Console(stderr=True)
-    with (
-        report_if_interrupted(lambda: "tables that were extended stay so; the same command does the rest"),
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        task = progress.add_task("comparing", total=None)
-        done = lake.mirror(progress=lambda number, of: progress.update(task, completed=number, total=of))
+    with _progress("comparing", "tables that were extended stay so; the same command does the rest") as progress:
+        done = lake.mirror(progress=progress)
         snapshots = lake.iceberg() if iceberg else None
     if as_json:
         print_json({"delta": done, "iceberg": snapshots})
@@ -183,7 +189,8 @@ def check(path: str, restore_catalog: bool, quick: bool, as_json: bool, spark: "
         Lake.restore_catalog(spark, path)
     lake = open_lake(path, spark)
     state, types = lake.state(), lake.catalog.types
-    wrong = lake.check(content=not quick)
+    with _progress("comparing", "not all files were compared; the same command begins again") as progress:
+        wrong = lake.check(content=not quick, progress=progress)
     if as_json:
         print_json({"ok": not wrong, "version": state.version, "problems": wrong})
     else:
@@ -352,8 +359,7 @@ def delete(
 
 
 @click.command()
-@LAKE
-@click.argument("subscription", required=False)
+@click.argument("given", nargs=-1, metavar="LAKE [SUBSCRIPTION]", shell_complete=complete_lake_types)
 @click.option("--older-than", type=SpanParam(), help="The age of events, like 90d [as `genus lake keep` has set].")
 @CLEAN
 @DRY_RUN
@@ -361,8 +367,7 @@ def delete(
 @AS_JSON
 @on_spark
 def expire(
-    path: str,
-    subscription: str | None,
+    given: tuple[str, ...],
     older_than: float | None,
     clean: bool,
     dry_run: bool,
@@ -381,6 +386,10 @@ def expire(
     """
     from genus.lake import Lake
 
+    path, subscriptions = split_lake(given, spark)
+    if len(subscriptions) > 1:
+        raise click.UsageError("give LAKE and at most one SUBSCRIPTION")
+    subscription = subscriptions[0] if subscriptions else None
     lake = Lake(started(spark), path)
     asked = Asked(clean, dry_run, yes, as_json)
     _remove([lake], lambda place, **how: lake.expire(subscription, older_than, **how), asked)
@@ -425,31 +434,25 @@ def _confirm(places: list["Lake | Inboxes"], remove: Removal, letters: Callable[
     if not sys.stdin.isatty():
         raise click.UsageError("events are removed for good; say --yes, or --dry-run to count them")
     for place in places:
-        _say(place, remove(place, dry_run=True), "to remove")
-    _say_more(letters(True), "to remove")
-    click.confirm("Remove them?", abort=True, err=True)
+        _say(place, remove(place, dry_run=True), "to remove", err=True)
+    _say_more(letters(True), "to remove", err=True)
+    if not click.confirm("Remove them?", err=True):
+        raise click.ClickException("nothing was removed")
 
 
-def _say_more(letters: int | None, what: str) -> None:
+def _say_more(letters: int | None, what: str, *, err: bool = False) -> None:
     if letters is not None:
-        click.echo(f"{counted(letters, 'dead letter')} {what}")
+        click.echo(f"{counted(letters, 'dead letter')} {what}", err=err)
 
 
 def _remove_from(place: "Lake | Inboxes", remove: Removal, dry_run: bool) -> "RemovalResult":
-    console = Console(stderr=True)
-    with (
-        report_if_interrupted(lambda: _KEPT),
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        task = progress.add_task("counting" if dry_run else "removing", total=None)
-        return remove(
-            place, dry_run=dry_run, progress=lambda number, of: progress.update(task, completed=number, total=of)
-        )
+    with _progress("counting" if dry_run else "removing", _KEPT) as progress:
+        return remove(place, dry_run=dry_run, progress=progress)
 
 
-def _say(place: "Lake | Inboxes", found: "RemovalResult", what: str) -> None:
+def _say(place: "Lake | Inboxes", found: "RemovalResult", what: str, *, err: bool = False) -> None:
     changed = f"{found.dropped:,} dropped and {found.rewritten:,} rewritten of {counted(found.folders, 'folder')}"
-    click.echo(f"{place.path}: {counted(found.rows, 'event')} {what}, {changed}")
+    click.echo(f"{place.path}: {counted(found.rows, 'event')} {what}, {changed}", err=err)
 
 
 # -- keep --------------------------------------------------------------------------------------------------------------
@@ -471,14 +474,11 @@ class TypeAge(ParamType[tuple[str, float]]):
 
 
 @click.command()
-@LAKE
-@click.argument("ages", nargs=-1, type=TypeAge(), metavar="[TYPE=SPAN]...")
+@click.argument("given", nargs=-1, metavar="LAKE [TYPE=SPAN]...", shell_complete=complete_files)
 @click.option("--everything", is_flag=True, help="Keep all events for ever, as a new lake does.")
 @AS_JSON
 @on_spark
-def keep(
-    path: str, ages: tuple[tuple[str, float], ...], everything: bool, as_json: bool, spark: "SparkSession"
-) -> None:
+def keep(given: tuple[str, ...], everything: bool, as_json: bool, spark: "SparkSession") -> None:
     """Set how long events are kept, by type.
 
     `genus lake expire` removes older ones. Each type is kept as long as the nearest of its supertypes says. The ages
@@ -488,13 +488,15 @@ def keep(
     genus lake keep city Event=730d Loop=90d
     genus lake keep city
     """
+    path, words = split_lake(given, spark)
+    ages = [TypeAge().convert(word, None, click.get_current_context()) for word in words]
     if ages and everything:
         raise click.UsageError("give ages or --everything")
     lake = open_lake(path, spark)
     if ages or everything:
         lake.keep(dict(ages))
     if as_json:
-        print_json({name: age.total_seconds() for name, age in lake.retention.items()})
+        print_json(dict(lake.retention))
         return
     lines = [f"{name}: {format_span(age)}" for name, age in lake.retention.items()]
     click.echo("\n".join(lines) or "all events are kept")
@@ -546,13 +548,8 @@ def backup(given: tuple[str, str], as_json: bool) -> None:
     from genus.lake import backup as copy
 
     path, target = given
-    console = Console(stderr=True)
-    with (
-        report_if_interrupted(lambda: "files that were copied stay; the same command does the rest"),
-        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
-    ):
-        task = progress.add_task("copying", total=None)
-        done = copy(path, target, progress=lambda done, total: progress.update(task, completed=done, total=total))
+    with _progress("copying", "files that were copied stay; the same command does the rest") as progress:
+        done = copy(path, target, progress=progress)
     if as_json:
         print_json(done)
         return

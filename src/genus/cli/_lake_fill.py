@@ -16,11 +16,11 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from genus.cli._completion import GENUS_LAKE, complete_files
-from genus.cli._events import J1939_OPTIONS, takes_log_columns
+from genus.cli._completion import complete_files
+from genus.cli._events import J1939_OPTIONS, LAKE_FORMATS, takes_log_columns
 from genus.cli._exit import report_if_interrupted, stopped_gracefully
 from genus.cli._groups import SpanParam, counted, is_place, plain_table, print_json, rate, serve, sized, wide_console
-from genus.cli._lake import AS_JSON, LAKE, lake_and, lake_of_environment, on_spark, reading_in, started, working
+from genus.cli._lake import AS_JSON, LAKE, lake_and, on_spark, reading_in, split_lake, started, working
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,6 +37,7 @@ FORMAT_OPTIONS = (
     click.option(
         "--format",
         "format_",
+        type=click.Choice(LAKE_FORMATS),
         metavar="FORMAT",
         help="Such as genus, jsonl, csv, parquet, log, asc [by the ending; with --dbc by the content].",
     ),
@@ -127,7 +128,7 @@ def ingest(
     from genus.lake import Lake
 
     database = database_of(dbc, truncated, j1939, nmea2000)
-    path, sources = _lake_and_files(spark, words)
+    path, sources = split_lake(words, spark, "FILE...")
     lake = Lake(spark, path)
     before = lake.version
     files = lake.find_sources(sources, format=format_, mapping=mapping, dbc=database, columns=columns)
@@ -163,17 +164,6 @@ def _kept(lake: "Lake", before: int) -> str:
     commits = lake.version - before
     kept = f"{counted(commits, 'commit')} of this run kept" if commits else "nothing of this run was committed"
     return f"{kept}; the same command ingests the rest"
-
-
-def _lake_and_files(spark: "SparkSession", words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    from genus.lake import Lake
-
-    known = lake_of_environment()
-    if known and words and not Lake.exists(spark, words[0]):
-        return known, words
-    if len(words) < 2:
-        raise click.UsageError(f"give LAKE and FILE..., or set {GENUS_LAKE} and give FILE...")
-    return words[0], words[1:]
 
 
 def _say_ingested(lake: "Lake", done: "IngestResult", reasons: list[tuple[str, int]]) -> None:
@@ -269,11 +259,25 @@ _HEADINGS = ("batch", "files", "skipped", "events", "events/s", "dead", "deliver
 
 @click.command()
 @lake_and("LANDING")
-@click.option("--route", "subscriptions", metavar="FILE", help="Match these subscriptions; read again when it changes.")
-@click.option("--to", "inboxes", metavar="INBOXES", help="Deliver the matches to inboxes at this path.")
+@click.option(
+    "--route",
+    "subscriptions",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Match these subscriptions; read again when it changes.",
+)
+@click.option(
+    "--to",
+    "inboxes",
+    metavar="INBOXES",
+    shell_complete=complete_files,
+    help="Deliver the matches to inboxes at this path.",
+)
 @click.option("--every", type=SpanParam(), default="1s", show_default=True, help="Start a batch this often.")
 @click.option("--once", is_flag=True, help="End when the present files have been ingested.")
-@click.option("--pattern", metavar="GLOB", help="Which files of the folder are read [those of the format, *.genus].")
+@click.option(
+    "--files", "pattern", metavar="GLOB", help="Which files of the folder are read [those of the format, *.genus]."
+)
 @takes_formats
 @takes_log_columns
 @click.option(

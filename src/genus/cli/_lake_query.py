@@ -1,4 +1,4 @@
-"""`genus lake read`, `sql`, `route` and `inbox`: events that match, and what was delivered."""
+"""`genus lake read`, `route` and `inbox`: events that match, and what was delivered."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,6 +86,8 @@ def read(
     genus lake read city Loop --subtypes
     genus lake read city Loop --as-of 2026-05-01 --count
     """
+    if as_json and (explain or plan):
+        raise click.UsageError("--json is for events; leave it out with --explain and --plan, which print text")
     asked = Asked(limit, columns, only_count, out, as_json)
     which = Which(version, as_of, subtypes)
     events = None if plan or _asks_for_spark(wanted) else _find(given, which, wanted)
@@ -167,44 +169,6 @@ MAX_NAMED = 20
 """How many known subscribers the message about an unknown one lists."""
 
 
-QUERIES = ("SELECT", "WITH", "VALUES", "SHOW", "DESCRIBE", "EXPLAIN")
-"""First words of statements that only read; others would change tables, which is not what the lake's views are for."""
-
-
-@click.command()
-@lake_and("QUERY")
-@takes_rows
-@click.option("--subtypes", is_flag=True, help="Views have the attributes of all types below theirs, too.")
-@on_spark
-def sql(
-    given: tuple[str, str],
-    limit: int | None,
-    columns: str | None,
-    only_count: bool,
-    out: Path | None,
-    as_json: bool,
-    subtypes: bool,
-    spark: "SparkSession",
-) -> None:
-    """Answer a question in SQL.
-
-    There is a view of every type and kind, named like it with _ for a dot; `is_a(_type, 'Loop')` is true for events of
-    a type and of all below it. The language is that of Spark. QUERY only reads.
-
-    \b
-    genus lake sql city "SELECT place, avg(speed) FROM Loop GROUP BY place"
-    genus lake sql city "SELECT date(time) AS day, count(*) FROM Roadside GROUP BY 1" --json
-    """
-    path, query = given
-    if query.split(maxsplit=1)[:1] == [] or query.split(maxsplit=1)[0].upper() not in QUERIES:
-        raise click.UsageError(f"QUERY must begin with {', '.join(QUERIES)}: it only reads")
-    from genus.lake import Lake
-
-    lake = Lake(started(spark), path)
-    lake.views(subtypes=subtypes)
-    give(spark.sql(query), Asked(limit, columns or "*", only_count, out, as_json))
-
-
 @click.command()
 @lake_and("SUBSCRIPTIONS")
 @click.option(
@@ -239,6 +203,8 @@ def route(
     """
     if inboxes is not None and (only_count or explain):
         raise click.UsageError("--to delivers; leave out --count and --explain")
+    if as_json and explain:
+        raise click.UsageError("--json is for matches; leave it out with --explain, which prints text")
     from genus.lake import Lake
 
     found = Lake(spark, given[0]).route(Path(given[1]))

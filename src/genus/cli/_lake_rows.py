@@ -104,12 +104,14 @@ class SparkRows:
 
     @property
     def schema(self) -> "pa.Schema":
-        """The types of the columns."""
-        return self._frame.limit(0).toArrow().schema
+        """The types of the columns; all may be absent, for Spark does not say the same of every batch."""
+        import pyarrow as pa
+
+        return pa.schema([field.with_nullable(True) for field in self._frame.limit(0).toArrow().schema])
 
     def select(self, columns: list[str]) -> "SparkRows":
         """Return the same rows with some of the columns."""
-        return SparkRows(self._frame.select(*columns))
+        return SparkRows(self._frame.select(*(f"`{name.replace('`', '``')}`" for name in columns)))
 
     def limit(self, most: int) -> "SparkRows":
         """So many of the rows at most."""
@@ -217,11 +219,16 @@ def _chosen(rows: Rows, columns: str | None) -> Rows:
 
 
 def batches(frame: "DataFrame") -> Iterator["pa.RecordBatch"]:
-    """Yield the rows in Arrow batches, one partition after another."""
+    """Yield the rows in Arrow batches, one partition after another.
+
+    `mapInArrow` takes names of columns as expressions, and `avg(3.6 * speed)` is one that names no column.
+    """
     import pyarrow as pa
 
-    for row in frame.mapInArrow(_packed, "batch binary").toLocalIterator(prefetchPartitions=True):
-        yield from pa.ipc.open_stream(bytes(row[0]))
+    plain = frame.toDF(*(f"c{number}" for number, _ in enumerate(frame.columns)))
+    for row in plain.mapInArrow(_packed, "batch binary").toLocalIterator(prefetchPartitions=True):
+        for batch in pa.ipc.open_stream(bytes(row[0])):
+            yield pa.RecordBatch.from_arrays(batch.columns, names=frame.columns)
 
 
 def _packed(found: Iterable["pa.RecordBatch"]) -> Iterator["pa.RecordBatch"]:
@@ -374,7 +381,7 @@ class _JsonSink:
 
 
 class _CsvSink:
-    """Durations are written in seconds and bytes in base64, for which CSV has no form."""
+    """Durations are written in seconds, bytes in base64, lists, maps and structs as JSON: CSV has no form for them."""
 
     def __init__(self, path: Path, schema: "pa.Schema") -> None:
         import pyarrow as pa
@@ -406,5 +413,8 @@ def _as_text(column: "pa.Array", type_: str) -> "pa.Array":
         return pc.divide(pc.cast(pc.cast(column, pa.duration("us")), pa.int64()).cast(pa.float64()), 1e6)
     if type_ == "binary":
         texts = [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
+        return pa.array(texts, pa.string())
+    if pa.types.is_nested(column.type):
+        texts = [None if value is None else msgspec.json.encode(value).decode() for value in column.to_pylist()]
         return pa.array(texts, pa.string())
     return column

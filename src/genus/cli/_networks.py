@@ -17,14 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from genus.catalog import Catalog
-from genus.cli._completion import complete_files, quietly
-from genus.cli._events import GENUS_TYPES, complete_types, event_type, load_all, load_types
+from genus.cli._completion import quietly
+from genus.cli._events import GENUS_TYPES, complete_types, event_type, load_all, load_types, types_option
 from genus.cli._exit import stopped_by_signals
 from genus.cli._groups import FOR, METRICS, SectionedGroup, counted, plain_table, print_json, serve, wide_console
 from genus.filters import Subscription
 from genus.model import Event
 from genus.net import read_grants
-from genus.net.types import Grants, Refusal
+from genus.net.types import Allowed, Grants, Refusal
 
 if TYPE_CHECKING:
     from genus.net import Gateway
@@ -33,13 +33,11 @@ if TYPE_CHECKING:
 REFRESH_S = 0.5
 PLAIN_S = 10.0
 """How often the table is printed where it cannot be drawn again in place."""
-HEADINGS = {"duplicates": "copies"}
-"""So that the table fits a terminal of 80 columns."""
 COLUMNS = ("asked", "heard", "wanted", "crossed", "unwanted", "duplicates", "lost", "spooled", "limited")
 
 
 @click.command()
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--check", is_flag=True, help="Read the file, say what is wrong, and open no bus.")
 @FOR
 @click.option("--json", "as_json", is_flag=True, help="No table; one JSON document at the end.")
@@ -56,6 +54,8 @@ def gateway(file: Path, check: bool, lasts: float | None, as_json: bool, metrics
     """
     from genus.net import load_gateway
 
+    if check and as_json:
+        raise click.UsageError("--json is for what crossed; leave it out with --check, which prints text")
     loaded = load_gateway(file, load_types)
     if check:
         click.echo(_described(loaded))
@@ -95,8 +95,7 @@ def _watch(running: "Gateway", stop: threading.Event, lasts: float | None, *, sh
 
 
 def _table(status: "GatewayStatus") -> Group | Table:
-    headings = [HEADINGS.get(column, column) for column in COLUMNS]
-    table = plain_table("side", *headings, numbers=headings)
+    table = plain_table("side", *COLUMNS, numbers=COLUMNS)
     for side in status.sides:
         table.add_row(side.name, *(f"{getattr(side, column):,}" for column in COLUMNS))
     notes = [Text(note) for note in _notes(status)]
@@ -133,22 +132,12 @@ REALM = click.option(
 
 def _types(command: Callable[..., Any]) -> Callable[..., Any]:
     """Return the options that say which types there are."""
-    types = click.option(
-        "-t",
-        "--types",
-        "types",
-        multiple=True,
-        envvar=GENUS_TYPES,
-        metavar="MODULE_OR_FILE",
-        shell_complete=complete_files,
-        help=f"A Python module or .py file that declares event types, or a .dbc file; repeat it, or set {GENUS_TYPES}.",
-    )
     catalog = click.option(
         "--catalog",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         help="Take the types of this catalog instead.",
     )
-    return types(catalog(command))
+    return types_option(required=False)(catalog(command))
 
 
 @click.group(cls=SectionedGroup)
@@ -201,21 +190,36 @@ def check(
         return
     if user is None:
         raise click.UsageError("--subscribe and --publish go with --user")
-    sys.exit(_ask(found, user, classes, subscribe, publish))
+    sys.exit(_ask(found, user, classes, subscribe, publish, as_json))
 
 
-def _ask(found: Grants, user: str, classes: list[type], subscribe: str | None, publish: str | None) -> int:
+def _ask(
+    found: Grants, user: str, classes: list[type], subscribe: str | None, publish: str | None, as_json: bool
+) -> int:
     """Print what is allowed and what is refused; 1 if anything is."""
-    answers = []
+    answers: list[tuple[str, str, Allowed | Refusal]] = []
     if publish is not None:
-        answers.append((f"publish {publish}", found.may_publish(user, event_type(publish, [*classes, Event]))))
+        answers.append(("publish", publish, found.may_publish(user, event_type(publish, [*classes, Event]))))
     if subscribe is not None:
         asked = Subscription.parse(subscribe, [*classes, Event])
-        answers.append((f"subscribe to {asked}", found.may_subscribe(user, asked)))
-    for what, answer in answers:
-        text = answer.reason if isinstance(answer, Refusal) else f"{user} may {what}: {', '.join(map(str, answer.by))}"
-        click.echo(text)
-    return int(any(isinstance(answer, Refusal) for _, answer in answers))
+        answers.append(("subscribe", str(asked), found.may_subscribe(user, asked)))
+    if as_json:
+        print_json({"file": found.source, "user": user, "answers": [_answer_as_json(*each) for each in answers]})
+    else:
+        click.echo("\n".join(_answer_as_text(user, *each) for each in answers))
+    return int(any(isinstance(answer, Refusal) for *_, answer in answers))
+
+
+def _answer_as_json(action: str, what: str, answer: Allowed | Refusal) -> dict[str, Any]:
+    why = {"reason": answer.reason} if isinstance(answer, Refusal) else {"by": list(map(str, answer.by))}
+    return {"action": action, "what": what, "granted": not isinstance(answer, Refusal), **why}
+
+
+def _answer_as_text(user: str, action: str, what: str, answer: Allowed | Refusal) -> str:
+    if isinstance(answer, Refusal):
+        return answer.reason
+    asked = f"subscribe to {what}" if action == "subscribe" else f"{action} {what}"
+    return f"{user} may {asked}: {', '.join(map(str, answer.by))}"
 
 
 def _show(found: Grants, users: Iterable[str], as_json: bool) -> None:

@@ -16,7 +16,7 @@ from rich.text import Text
 from genus.catalog import Catalog
 from genus.catalog.types import TypeEntry
 from genus.cli._completion import complete_files
-from genus.cli._events import GENUS_TYPES, load_all
+from genus.cli._events import GENUS_TYPES, ModuleOrFile, load_all
 from genus.cli._groups import SectionedGroup, print_json, wide_console
 from genus.codes import compare_schemes, read_hierarchy
 from genus.codes.types import Block, CodeCost, NotApplicable
@@ -28,6 +28,7 @@ from genus.model.types import Attribute
 @click.argument(
     "sources",
     metavar="MODULE_OR_FILE...",
+    type=ModuleOrFile(),
     nargs=-1,
     required=True,
     envvar=GENUS_TYPES,
@@ -169,7 +170,7 @@ def _as_json(catalog: Catalog, entry: TypeEntry) -> dict[str, Any]:
 
 
 @click.command()
-@click.argument("source", metavar="MODULE_OR_FILE", shell_complete=complete_files)
+@click.argument("source", metavar="MODULE_OR_FILE", type=ModuleOrFile(), shell_complete=complete_files)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def codes(source: str, as_json: bool) -> None:
     """Compare the sizes of prime codes, per scheme.
@@ -211,7 +212,7 @@ def records() -> None:
 
 
 @records.command()
-@click.argument("path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--python",
     "types",
@@ -220,7 +221,11 @@ def records() -> None:
     help="Write the event types to this .py file.",
 )
 @click.option(
-    "--mapping", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write the mapping to this file."
+    "--write-mapping",
+    "mapping",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the mapping to this file.",
 )
 def infer(path: Path, types: Path | None, mapping: Path | None) -> None:
     """Make event types and a mapping of captured births of Sparkplug.
@@ -230,11 +235,11 @@ def infer(path: Path, types: Path | None, mapping: Path | None) -> None:
 
     \b
     genus records infer births.txt
-    genus records infer births.txt --python plant.py --mapping plant.toml
+    genus records infer births.txt --python plant.py --write-mapping plant.toml
     """
     from genus.net import infer_sparkplug
 
-    with path.open(encoding="utf-8") as lines:
+    with path.open(encoding="utf-8", errors="replace") as lines:
         found = infer_sparkplug(lines)
     if not found.mapping:
         raise click.ClickException(f"{path} has no birth with metrics")

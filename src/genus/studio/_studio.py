@@ -14,6 +14,7 @@ import webbrowser
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -42,6 +43,15 @@ LoadTypes: TypeAlias = Callable[[str], list[type]]
 LAKE_CATALOG = "catalog.json"
 TRACE = b'{"file":"genus can trace"'
 """How a trace file begins."""
+
+
+def check_extra() -> None:
+    """Raise an ImportError that names the extra `studio` if it is not installed, whichever package is found missing."""
+    try:
+        for package in ("numpy", "starlette", "uvicorn"):
+            import_module(package)
+    except ImportError as missing:
+        raise missing_extra(f"Studio needs {missing.name}", "studio") from missing
 
 
 def source_of(what: Any) -> list[Source]:
@@ -103,7 +113,9 @@ def open_source(
 
     Raises:
         BusError: There is nothing at the address, or it is none; the message says what could be meant.
+        ImportError: The extra `studio` is not installed.
     """
+    check_extra()
     scheme, colon, rest = address.partition(":")
     if scheme == "sim" and colon:
         from genus.studio._simulation import open_simulation
@@ -295,12 +307,10 @@ class Studio:
     def _make(
         self, taps: Taps, tls: dict[str, str], layout: Layout, options: dict[str, Any]
     ) -> "tuple[StudioApp, uvicorn.Server]":
-        try:
-            import uvicorn
+        check_extra()
+        import uvicorn
 
-            from genus.studio._app import StudioApp, StudioProtocol
-        except ImportError as missing:
-            raise missing_extra("Studio needs Starlette and uvicorn", "studio") from missing
+        from genus.studio._app import StudioApp, StudioProtocol
 
         webhook = Webhook(layout.webhook) if layout.webhook else None
         questions = Questions(self._known_types, lambda: self._types.catalog)

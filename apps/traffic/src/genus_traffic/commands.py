@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from genus.cli import SectionedGroup, SpanParam, on_spark, report_if_interrupted
+from genus.cli import SectionedGroup, SpanParam, on_spark, report_if_interrupted, wide_console
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +39,10 @@ def demo() -> None:
 
 
 _INTO = click.option(
-    "--into",
+    "-o",
+    "--out",
     "folder",
+    metavar="FOLDER",
     type=click.Path(file_okay=False, path_type=Path),
     default=FOLDER,
     show_default=True,
@@ -77,7 +79,7 @@ def _naming_full_disk(folder: Path) -> Iterator[None]:
         yield
     except Exception as problem:
         if folder.is_dir() and shutil.disk_usage(folder).free < LEAST_FREE_BYTES:
-            raise click.ClickException(f"the disk of {folder} is full; free space, or give another --into") from problem
+            raise click.ClickException(f"the disk of {folder} is full; free space, or give another --out") from problem
         raise
 
 
@@ -112,7 +114,7 @@ def traffic(
 
     \b
     genus demo traffic
-    genus demo traffic --sites 8 --for 15min --into /tmp/city
+    genus demo traffic --sites 8 --for 15min --out /tmp/city
     genus demo traffic --scene apps/traffic/city.toml --site mill-street
     """
     from genus_traffic.report_server import ReportServer
@@ -195,12 +197,13 @@ def _all_hold(results: "Results") -> bool:
 def _print_results(results: "Results", folder: "RunFolder") -> None:
     """Print what ran, every check, and where the report is."""
     from genus_traffic.report.checks import checks
+    from genus_traffic.report.formats import count_of
 
     seconds = sum(stage.seconds for stage in results.stages)
     frames = sum(stage.amount for stage in results.stages if stage.what == "frames")
-    console = Console()
+    console = wide_console()
     console.print(
-        f"\n{len(results.sites)} sites for {results.minutes:g} minutes: {frames:,} frames on CAN, "
+        f"\n{count_of(len(results.sites), 'site')} for {results.minutes:g} min: {frames:,} frames on CAN, "
         f"{results.event_count:,} events in the lake, in {seconds:.0f} s.",
         highlight=False,
         soft_wrap=True,
@@ -214,11 +217,12 @@ def _print_results(results: "Results", folder: "RunFolder") -> None:
     console.print(table)
     console.print(f"\nThe report: {folder.report.resolve().as_uri()}", highlight=False, soft_wrap=True)
     if folder.path == Path(FOLDER):
-        console.print(f"See it run: genus studio sim:{FOLDER}", highlight=False, soft_wrap=True)
+        command = "genus" if shutil.which("genus") else sys.argv[0]
+        console.print(f"See it run: {command} studio sim:{FOLDER}", highlight=False, soft_wrap=True)
 
 
 def _print_measured(measured: "EdgeFileResult") -> None:
-    console = Console(highlight=False)
+    console = wide_console(highlight=False)
     console.print(
         f"{measured.edges:,} edges at {measured.pairs:,} pairs of loops: {measured.speeds:,} speeds, "
         f"{measured.one_sided:,} vehicles that one loop noticed or that are too doubtful."

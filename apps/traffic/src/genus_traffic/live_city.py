@@ -76,7 +76,7 @@ def _read_scene(path: Path) -> Scene:
             return msgspec.json.decode((path / CITY).read_bytes(), type=Scene)
         return parse_scene(path.read_text("utf-8-sig"), str(path))
     except FileNotFoundError:
-        raise BusError(f"{path} has no {CITY}; run `genus demo traffic --into {path}` again") from None
+        raise BusError(f"{path} has no {CITY}; run `genus demo traffic --out {path}` again") from None
     except OSError as problem:
         raise BusError(f"{path} cannot be read: {problem.strerror}") from problem
     except (msgspec.DecodeError, UnicodeDecodeError) as problem:

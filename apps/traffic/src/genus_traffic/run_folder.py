@@ -67,7 +67,7 @@ def prepare(folder: Path) -> RunFolder:
         others = sorted(there - {*OUTPUTS, MARKER})
         if there and (MARKER not in there or others):
             named = ", ".join(others[:3])
-            raise FolderRefused(f"{folder} holds other things ({named}); give a new or empty folder by --into")
+            raise FolderRefused(f"{folder} holds other things ({named}); give a new or empty folder by --out")
         for name in (*OUTPUTS, MARKER):  # the marker last: what is left of an interrupted removal can be removed
             _remove(folder / name)
         (folder / MARKER).write_text("Made by genus demo; its next run removes its earlier output.\n")
