@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     )
     from genus.catalog import Catalog
 
+__version__ = "0.1.0"
+
 __all__ = [
     "BestEffort",
     "Bus",
