@@ -3,21 +3,17 @@
 `python -m bench.admission` plans 102 random systems whose load is from 70 to 95 % with all failures that hard slots
 allow, and whose soft deadlines are longer than a hard slot and a few frames. Without a term the bound is not safe: its
 row says how many systems that term refuses. The last row is a search for the worst case (tests/can/worst_case.py):
-where it finds a deadline that is missed, no analysis can admit the system. `--write` writes the table to
-docs/can-planning.md.
+where it finds a deadline that is missed, no analysis can admit the system.
 """
 
 import random
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
-from pathlib import Path
 from statistics import median
 
 import msgspec
 
-from bench.page import write_block
 from genus.can._plan.admission import candidate_placements, plan
 from genus.can._plan.calendar import Calendar, Slot
 from genus.can._plan.interference import HardInterference, Message
@@ -25,9 +21,6 @@ from genus.can._plan.response_times import ResponseTimes, SoftAnalysis
 from genus.can._plan.system import System
 from tests.can.random_systems import random_system
 from tests.can.worst_case import find_worst_case
-
-PAGE = Path(__file__).parents[1] / "docs" / "can-planning.md"
-COMMAND = "python -m bench.admission --write"
 
 SYSTEMS = 102
 LOADS = (0.7, 0.95)
@@ -163,7 +156,7 @@ def measure(seed: int) -> Measured:
 
 
 def table(count: int = SYSTEMS) -> str:
-    """The table of docs/can-planning.md."""
+    """A row for each term that is left out."""
     with ProcessPoolExecutor(WORKERS) as pool:
         measured = list(pool.map(measure, range(count)))
     lines = [f"| left out of the bound | admitted of {count} | median share of the bound |", "|---|---|---|"]
@@ -175,7 +168,4 @@ def table(count: int = SYSTEMS) -> str:
 
 
 if __name__ == "__main__":
-    found = table()
-    print(found)
-    if "--write" in sys.argv[1:]:
-        PAGE.write_text(write_block(PAGE.read_text("utf-8"), COMMAND, found), "utf-8")
+    print(table())

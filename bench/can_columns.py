@@ -1,25 +1,15 @@
-"""CAN frames decoded in columns against cantools frame by frame, and logs of candump for the table of ingest.
-
-The frames are random, eight messages of a car each as often; both decoders get them in memory. cantools decodes with
-`decode_choices=False`, which is its quickest; Genus makes the labels as well.
-"""
+"""Random CAN frames in columns, eight messages of a car each as often, and logs of candump with them."""
 
 import tempfile
-import time
 from pathlib import Path
 
-import cantools.database
 import numpy as np
 import numpy.typing as npt
 
-from bench.timing import markdown
 from genus.can._dbc import load_dbc
-from genus.can._dbc.columns import ColumnDecoder, DecodedFrames
 from genus.can._logs.frames import FrameColumns
 from genus.lake._ingest.can_logs import CanLogs
 
-FRAMES = 200_000
-BY_CANTOOLS = 20_000
 START_US = 1_700_000_000_000_000
 SPACING_US = 100
 
@@ -129,39 +119,3 @@ def car_types() -> tuple[type, ...]:
     """The event types of such logs."""
     with tempfile.TemporaryDirectory() as folder:
         return load_dbc(car(Path(folder))).all_types
-
-
-def decoding_ns(dbc: Path, frames: FrameColumns) -> tuple[float, float]:
-    """Nanoseconds per frame of cantools and of columns, in turn, the least of several."""
-    decoder, database = ColumnDecoder(load_dbc(dbc).messages), cantools.database.load_file(dbc)
-    assert isinstance(database, cantools.database.can.Database)
-    few = list(zip(frames.identifier[:BY_CANTOOLS].tolist(), _payloads(frames)[:BY_CANTOOLS], strict=True))
-    theirs = ours = float("inf")
-    for _ in range(5):
-        began = time.process_time()
-        for identifier, data in few:
-            database.decode_message(identifier, data, decode_choices=False)
-        theirs = min(theirs, (time.process_time() - began) / len(few))
-        began = time.process_time()
-        decoded = sum(part.batch.num_rows for part in decoder.decode(frames) if isinstance(part, DecodedFrames))
-        ours = min(ours, (time.process_time() - began) / decoded)
-    return theirs * 1e9, ours * 1e9
-
-
-def _payloads(frames: FrameColumns) -> list[bytes]:
-    return [row[:length].tobytes() for row, length in zip(frames.data, frames.length.tolist(), strict=True)]
-
-
-def table() -> str:
-    """The two decoders side by side."""
-    with tempfile.TemporaryDirectory() as folder:
-        theirs, ours = decoding_ns(car(Path(folder)), random_frames(_LENGTHS, FRAMES))
-    rows = [
-        ["cantools, frame by frame", f"{theirs:,.0f} ns", f"{1e9 / theirs:,.0f}", ""],
-        ["columns", f"{ours:,.0f} ns", f"{1e9 / ours:,.0f}", f"{theirs / ours:,.0f}×"],
-    ]
-    return markdown(["decoder", "per frame", "frames/s", "faster"], rows)
-
-
-if __name__ == "__main__":
-    print(table())

@@ -22,7 +22,7 @@ from cantools import logreader
 
 import can
 from bench.can_columns import _LENGTHS, car, random_frames
-from bench.timing import markdown
+from bench.timing import goal, markdown
 from genus.can import ColumnDecoder, DecodedFrames, Frame, load_dbc, read_log
 from genus.can.types import LoggedFrame
 from tests.can.log_writers import START_US, WRITERS
@@ -47,6 +47,7 @@ PYTHON_CAN: dict[str, Callable[[Any], Any]] = {
 """What python-can reads."""
 ENDINGS = {"trc": "trc", "sqlite": "db", "mf4": "mf4", "blf": "blf"}
 FORMATS = (*WRITERS, "python-can csv", "blf", "sqlite", "pcap", "mf4")
+TEXTS = (*WRITERS, "python-can csv")
 HEADING = ["log", "frames", "× python-can", "values", "× cantools"]
 MF4_HEADING = ["mf4 in columns", "asammdf", "Genus", "faster"]
 MF4_ROWS = ("frames", "values")
@@ -181,9 +182,9 @@ class _Bench:
         return [
             name,
             f"{least['frames']:,.0f} ns",
-            "–" if theirs is None else f"{theirs / least['frames']:,.1f}×",
+            "–" if theirs is None else _times(theirs / least["frames"], at_least=1),
             f"{least['values']:,.0f} ns",
-            f"{least['cantools'] / least['values']:,.1f}×",
+            _times(least["cantools"] / least["values"], at_least=10 if name in TEXTS else None),
         ]
 
     def mf4_rows(self) -> list[list[str]]:
@@ -202,6 +203,11 @@ class _Bench:
 
     def _write(self, name: str, count: int) -> Path:
         return write(name, self.folder / f"{FORMATS.index(name)}-{count}", self.frames[:count])
+
+
+def _times(ratio: float, at_least: float | None) -> str:
+    shown = f"{ratio:,.1f}×"
+    return shown if at_least is None else goal(shown, ratio, at_least=at_least, unit="×")
 
 
 def _least(runs: dict[str, tuple[int, Callable[[], int]]]) -> dict[str, float]:

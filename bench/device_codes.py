@@ -7,7 +7,7 @@ hierarchy. This one has the same figures by the same scheme; a test takes the sa
 from pathlib import Path
 
 from bench.simavr import RUNTIME, SOURCES, Case, Simulator, compile_firmware, microseconds, temporary_folder
-from bench.timing import markdown
+from bench.timing import goal, markdown
 from genus.codes import CompactPrimes, Divisor, encode_code
 
 LABELS = {
@@ -19,6 +19,8 @@ LABELS = {
     6: "equality of two wire forms, `genus_code_equal`, in line",
 }
 SUBTYPES, EQUALITIES = range(1, 5), range(5, 7)
+TABLE = 3
+PAPER_US = 22.3
 
 
 TEST = """static bool is_{name}(const uint8_t *wire, uint16_t size)
@@ -130,10 +132,16 @@ def _row(number: int, cases: list[Case]) -> list[str]:
     stack = f"{max(case.stack for case in cases)} B"
     return [
         LABELS[number],
-        *(f"{microseconds(time):.2f} µs" for time in times),
+        f"{microseconds(times[0]):.2f} µs",
+        _at_most(number, microseconds(times[1])),
         stack,
-        "22.3 µs" if number in SUBTYPES else "4.1 µs",
+        f"{PAPER_US} µs" if number in SUBTYPES else "4.1 µs",
     ]
+
+
+def _at_most(number: int, us: float) -> str:
+    shown = f"{us:.2f} µs"
+    return goal(shown, us, at_most=PAPER_US, unit=" µs") if number == TABLE else shown
 
 
 if __name__ == "__main__":

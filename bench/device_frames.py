@@ -1,15 +1,17 @@
 """Frames to handlers on an 8-bit processor: five types and eight subscriptions, in generated C.
 
-Every answer is compared with what the subscriptions say of the same event in Python.
+Cycles are counted by simavr on an ATmega128RFA1 at 16 MHz, and are the same in every run. Every answer is compared with
+what the subscriptions say of the same event in Python.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from bench.simavr import SOURCES, Case, Run, Simulator, Size, compile_firmware, size
+from bench.simavr import SOURCES, Case, Simulator, Size, compile_firmware, microseconds, size, temporary_folder
+from bench.timing import markdown
 from genus import Catalog, Event, Subscription
 from genus.can import PayloadCodec
 from genus.can._protocol.catalog_queries import CatalogIndex
@@ -126,21 +128,77 @@ def frames(payloads: list[tuple[int, bytes]], answers: Sequence[bytes] = ()) -> 
     )
 
 
-def measure(
-    device: Device, simulator: Simulator, folder: Path, events: Iterable[Event], profile: bool = False
-) -> tuple[list[Case], Run]:
+def measure(device: Device, simulator: Simulator, folder: Path, events: Iterable[Event]) -> list[Case]:
     """A measurement per answer of the broker and per event.
 
     AssertionError if an answer is not learnt, or other handlers are called than match an event in Python.
     """
     events = list(events)
-    run = simulator.run(build(device, folder, "frames", events), profile)
+    run = simulator.run(build(device, folder, "frames", events))
     expected = [*(1 for _ in device.answers), *map(device.matching, events)]
     if [case.result for case in run.cases] != expected:
         raise AssertionError(f"wrong handlers: {run.cases} instead of {expected}")
-    return list(run.cases), run
+    return list(run.cases)
 
 
 def program_size(device: Device, folder: Path, learning: bool = False) -> Size:
     """The size of the whole program of a device, also with what learns later types."""
     return size(build(device, folder, "program", flags=["-DLEARNING"] if learning else []))
+
+
+class Contestant(NamedTuple):
+    """What one codec costs: times by rows of the table, and whole programs."""
+
+    name: str
+    cases: dict[str, Case]
+    size: Size
+    learning: Size | None = None
+
+    def cells(self) -> dict[str, str]:
+        """The column of the table, by rows."""
+        cells = {label: f"{microseconds(case.cycles):,.1f} µs" for label, case in self.cases.items()}
+        cells |= {"whole program: flash": f"{self.size.flash:,} B"}
+        cells |= {"whole program: variables in RAM": f"{self.size.ram:,} B"}
+        if self.learning:
+            cells |= {"the same with later types: flash": f"{self.learning.flash:,} B"}
+            cells |= {"the same with later types: variables in RAM": f"{self.learning.ram:,} B"}
+        return cells | {"largest stack of a frame": f"{max(case.stack for case in self.cases.values())} B"}
+
+
+def table() -> str:
+    """Frames to handlers and whole programs, by both codecs."""
+    with temporary_folder() as name:
+        simulator, folder = Simulator(Path(name)), Path(name)
+        found = [_by_table(simulator, folder), _by_straight_code(simulator, folder)]
+    columns = [each.cells() for each in found]
+    rows = [[label, *(column.get(label, "") for column in columns)] for label in columns[0]]
+    return markdown(["frame to handlers", *(each.name for each in found)], rows)
+
+
+def _by_table(simulator: Simulator, folder: Path) -> Contestant:
+    device = make_device("table")
+    timed = dict(zip(EVENTS, measure(device, simulator, folder, EVENTS.values()), strict=True))
+    timed |= _later(simulator, folder)
+    return Contestant("by table", timed, program_size(device, folder), program_size(device, folder, learning=True))
+
+
+def _later(simulator: Simulator, folder: Path) -> dict[str, Case]:
+    """A type that is registered after the code was generated: an event of it, and learning it."""
+    known = [cls for cls in TYPES if cls is not ConfidentLoop]
+    asked = {name: text for name, text in SUBSCRIPTIONS.items() if "ConfidentLoop" not in text}
+    device = make_device("table", known, asked, later=[ConfidentLoop])
+    learning, learnt = measure(device, simulator, folder, [ConfidentLoop(**LOOP)])
+    return {
+        "8 bytes: `ConfidentLoop`, learnt in the field, 3 predicates, 2 handlers": learnt,
+        "learning it from the broker's answer": learning,
+    }
+
+
+def _by_straight_code(simulator: Simulator, folder: Path) -> Contestant:
+    device = make_device("straight")
+    cases = measure(device, simulator, folder, EVENTS.values())
+    return Contestant("straight code", dict(zip(EVENTS, cases, strict=True)), program_size(device, folder))
+
+
+if __name__ == "__main__":
+    print(table())

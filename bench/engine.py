@@ -10,13 +10,16 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from functools import reduce
+from operator import and_
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from bench import index as boxes
-from bench.timing import human, markdown
+from bench.timing import goal, human, markdown
 from genus import Bus, Event, Maybe, Subscription, open_bus, this
+from genus.model._event import EventMeta
 from genus.targets import dispatch
 
 Population = Callable[[random.Random], Subscription]
@@ -24,6 +27,10 @@ Population = Callable[[random.Random], Subscription]
 EVENTS = 200
 WINDOWS = 5
 CHANGES = 100
+ATTRIBUTES, TESTED, WIDTH = 20, 10, 0.5
+NAMES = [f"a{number}" for number in range(ATTRIBUTES)]
+Wide: Any = EventMeta("Wide", (Event,), {"__annotations__": dict.fromkeys(NAMES, float)})
+Bounds = npt.NDArray[np.float64]
 
 
 class Reading(Event):
@@ -125,7 +132,10 @@ def publish_row(size: int, make: Population, event: Callable[[random.Random], Ev
     assert sum(counts.delivered for counts in bus.traffic().subscriptions.values()) * 2 == calls, "they disagree"
     after = after_change_s(bus, make, events, rng)
     handling = least_s(call_each([handle] * round(matches)), events)
-    return [human(ours * 1e9), human((ours - handling) * 1e9), human(baseline * 1e9), f"{baseline / ours:.0f}×",
+    alone = human((ours - handling) * 1e9)
+    if make is box:
+        alone = goal(alone, (ours - handling) * 1e3, at_most=0.15, unit=" ms")
+    return [human(ours * 1e9), alone, human(baseline * 1e9), f"{baseline / ours:.0f}×",
             f"{matches:.0f}", human(each * 1e9), human(max(0.0, after - ours) * 1e9)]  # fmt: skip
 
 
@@ -166,9 +176,9 @@ def after_change_s(bus: Bus, make: Population, events: list[Any], rng: random.Ra
 
 
 def million_row(size: int = 1_000_000) -> list[str]:
-    """The workload of `bench.index` through `bus.publish`."""
+    """The workload of REIN and OpIndex: an interval of width 0.5 on each of 10 of 20 attributes, uniform in [0, 1]."""
     rng = np.random.default_rng(size)
-    low, high = boxes.random_bounds(rng, size)
+    low, high = random_bounds(rng, size)
     bus, seen = open_bus("local:"), [0]
 
     def handle(_: Event) -> None:
@@ -176,14 +186,27 @@ def million_row(size: int = 1_000_000) -> list[str]:
 
     started = time.process_time()
     for rows in zip(low, high, strict=True):
-        bus.subscribe(boxes.subscription(*rows), handle)
+        bus.subscribe(intervals(*rows), handle)
     each = (time.process_time() - started) / size
-    values = [rng.random(boxes.ATTRIBUTES).tolist() for _ in range(EVENTS)]
-    events = [boxes.Reading(**dict(zip(boxes.NAMES, row, strict=True))) for row in values]
+    values = [rng.random(ATTRIBUTES).tolist() for _ in range(EVENTS)]
+    events = [Wide(**dict(zip(NAMES, row, strict=True))) for row in values]
     ours = least_s(bus.publish, events)
     matches = seen[0] / ((WINDOWS + 1) * EVENTS)
     handling = least_s(call_each([handle] * round(matches)), events)
     return [human(ours * 1e9), human((ours - handling) * 1e9), "–", "–", f"{matches:.0f}", human(each * 1e9), "–"]
+
+
+def random_bounds(rng: np.random.Generator, size: int) -> tuple[Bounds, Bounds]:
+    """Bounds [subscription, attribute]; NaN where there is no test."""
+    low = np.full((size, ATTRIBUTES), np.nan)
+    tested = np.argsort(rng.random((size, ATTRIBUTES), dtype=np.float32), axis=1)[:, :TESTED]
+    np.put_along_axis(low, tested, rng.random((size, TESTED)) * (1 - WIDTH), axis=1)
+    return low, low + WIDTH
+
+
+def intervals(low: Bounds, high: Bounds) -> Subscription:
+    tested = [(NAMES[place], low[place], high[place]) for place in np.flatnonzero(low == low)]
+    return Subscription(Wide, where=reduce(and_, (this[name].between(float(a), float(b)) for name, a, b in tested)))
 
 
 def traffic_ms(size: int = 10_000) -> tuple[float, float]:
@@ -254,8 +277,11 @@ def threads_table() -> str:
     for name, make in {"equality with a text": stations, "mixed": mixed}.items():
         for count in (1, 8):
             publishes, changes = threads(make, count)
-            rows.append([f"{count} thread{'s' if count > 1 else ''}, 1,000 subscriptions: {name}",
-                         f"{publishes:,.0f}", f"{changes:,.0f}"])  # fmt: skip
+            shown = f"{publishes:,.0f}"
+            if (name, count) == ("mixed", 8):
+                shown = goal(shown, publishes, at_least=12_000)
+            rows.append([f"{count} thread{'s' if count > 1 else ''}, 1,000 subscriptions: {name}", shown,
+                         f"{changes:,.0f}"])  # fmt: skip
     return markdown(["", "publishes a second", "changes a second"], rows)
 
 

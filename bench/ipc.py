@@ -21,7 +21,7 @@ from typing import Protocol
 
 import msgspec
 
-from bench.timing import markdown
+from bench.timing import goal, markdown
 from genus import Event, open_bus
 from genus.net._addresses import parse_ipc_address
 from genus.net._ipc.transport import IpcTransport
@@ -264,8 +264,10 @@ def table(found: dict[str, list[float]]) -> str:
     """Rates, and as shares of the first and of the one by hand."""
     rates = {name: max(windows) for name, windows in found.items()}
     ours, hand = rates["`ipc:`"], rates["datagrams and msgspec by hand"]
+    shown = {name: f"{each:,.0f}" for name, each in rates.items()}
+    shown["`ipc:`"] = goal(shown["`ipc:`"], ours, at_least=150_000)
     rows = [
-        [name, f"{each:,.0f}", f"{statistics.median(found[name]):,.0f}", f"{each / ours:.2f}", f"{each / hand:.2f}"]
+        [name, shown[name], f"{statistics.median(found[name]):,.0f}", f"{each / ours:.2f}", f"{each / hand:.2f}"]
         for name, each in rates.items()
     ]
     return markdown(["to one receiver", "events/s", "median", "of `ipc:`", "of by hand"], rows)

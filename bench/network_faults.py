@@ -1,29 +1,25 @@
-"""Rows of the table of faults in docs/networks.md: `python -m bench.network_faults [WORD ...]` runs and rewrites them.
+"""The table of faults in docs/networks.md; `python -m bench.network_faults WORD ...` runs those that have a word.
 
-With words, only the faults whose text has one of them are run, and the other rows stay as they are. A fault is a
-function that gets a folder of its own and returns the counts that it checked; the tests run the same functions, with
-fewer or smaller cases.
+A fault is a function that gets a folder of its own and returns the counts that it checked; the tests run the same
+functions, with fewer or smaller cases.
 """
 
 import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from bench.page import write_rows
 from tests.net import gateway_kills
 from tests.net.fault_counts import NONE, Counts
 from tests.net.test_gateway_losses import run_with_full_disk, run_with_full_spool
 from tests.net.test_mqtt_kill import kill_and_restart
 from tests.net.test_zenoh_survivors import kill_or_pause_in_turn
 
-PAGE = Path(__file__).parents[1] / "docs" / "networks.md"
-COMMAND = "python -m bench.network_faults"
 HEADING = (
     "| fault | sent | delivered | of these twice | reported lost at the receiver | at the sender | test |\n"
     "|---|---:|---:|---:|---:|---:|---|"
@@ -81,13 +77,10 @@ FAULTS = (
 )  # fmt: skip
 
 
-def main(words: list[str]) -> None:
-    """Run faults, and write the row of each when it is known."""
-    for fault in [fault for fault in FAULTS if not words or any(word in fault.text for word in words)]:
-        row = _row(fault, _run(fault))
-        print(row, flush=True)
-        known = (each.text for each in FAULTS)
-        PAGE.write_text(write_rows(PAGE.read_text(), COMMAND, HEADING, {fault.text: row}, known))
+def table(words: Sequence[str] = ()) -> str:
+    """A row for each fault, or for those whose text has one of these words."""
+    chosen = [fault for fault in FAULTS if not words or any(word in fault.text for word in words)]
+    return "\n".join([HEADING, *(_row(fault, _run(fault)) for fault in chosen)])
 
 
 def _run(fault: Fault) -> Counts:
@@ -104,4 +97,4 @@ def _row(fault: Fault, counts: Counts) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    print(table(sys.argv[1:]))

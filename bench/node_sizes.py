@@ -8,14 +8,10 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import click
-
-from bench.page import write_block
 from genus.can import parse_system, plan
 from genus.devices import Firmware
 from genus.devices.types import NodeFeature
 
-COMMAND = "python -m bench.node_sizes"
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "devices-node.md"
 BOARD = Path(__file__).parent / "avr" / "board.c"
@@ -122,16 +118,5 @@ def _line(name: str, sizes: Sequence[Sizes]) -> str:
     return f"| {name} | {' | '.join(f'{number:,}' for each in sizes for number in each)} |"
 
 
-@click.command()
-def main() -> None:
-    """Write flash and RAM of the firmware in docs/devices-node.md into that page."""
-    try:
-        found = table()
-    except FileNotFoundError as problem:
-        raise click.ClickException(f"{problem.filename} is not installed") from problem
-    click.echo(found)
-    PAGE.write_text(write_block(PAGE.read_text(), COMMAND, found))
-
-
 if __name__ == "__main__":
-    main()
+    print(table())

@@ -1,7 +1,6 @@
 """Tables of pages that commands write: `<!-- COMMAND -->`, the table, `<!-- end -->`; nothing else writes between."""
 
 import re
-from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
 from genus.errors import GenusError
@@ -27,12 +26,6 @@ def write_block(page: str, command: str, text: str) -> str:
     if not found or not ended:
         raise GenusError(f"the page has no markers for this table; write {begins.strip()} and {ends} where it shall be")
     return f"{before}{begins}\n{text}\n\n{ends}{after}"
-
-
-def write_rows(page: str, command: str, heading: str, rows: Mapping[str, str], known: Iterable[str]) -> str:
-    """The page with some rows of a command's table replaced, by their first cells; only `known` ones are kept."""
-    kept = {cells(line)[0]: line for line in read_blocks(page).get(command, "").splitlines()[2:]} | dict(rows)
-    return write_block(page, command, "\n".join([heading, *(kept[name] for name in known if name in kept)]))
 
 
 def cells(line: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from bench.timing import human, markdown
+from bench.timing import goal, human, markdown
 from genus import Event, Maybe
 from genus.bus import RecordingWriter, read_recording
 
@@ -159,14 +159,14 @@ def speed_table() -> str:
     """A row for each program, with ratios to msgpack messages."""
     found = measure(1)
     base = found["msgpack messages, typed msgspec"]
-    rows = [
-        [
-            name,
-            *(f"{human(took)} ({took / least:.2f}×)" for took, least in zip(each[:2], base[:2], strict=True)),
-            f"{each[2]:.0f}",
-        ]
-        for name, each in found.items()
-    ]
+    rows = []
+    for name, each in found.items():
+        ratios = [took / least for took, least in zip(each[:2], base[:2], strict=True)]
+        cells = [f"{human(took)}, {ratio:.2f}×" for took, ratio in zip(each, ratios, strict=False)]
+        if name == "recording":
+            limits = zip(cells, ratios, (2.0, 1.5), strict=True)
+            cells = [goal(cell, ratio, at_most=limit, unit="×") for cell, ratio, limit in limits]
+        rows.append([name, *cells, f"{each[2]:.0f}"])
     return markdown(["", "write an event", "read an event", "bytes of an event"], rows)
 
 
@@ -193,7 +193,7 @@ def seek(path: Path) -> list[str]:
         first = next(read_recording(path, TYPES).read_from(wanted))
         times.append((time.perf_counter() - began) * 1e3)
         assert first.at_us == wanted
-    return [f"{found:.2f} ms" for found in (median(times), max(times))]
+    return [goal(f"{median(times):.2f} ms", median(times), at_most=5, unit=" ms"), f"{max(times):.2f} ms"]
 
 
 def table() -> str:

@@ -1,29 +1,26 @@
 """Firmware on a simulated ATmega128RFA1 at 16 MHz: compiled, sized, run, its cycles counted exactly.
 
-`bench/avr/simulate.c` runs the processor by libsimavr. apt: gcc-avr avr-libc libsimavr-dev gcc.
+`bench/avr/simulate.c` runs the processor by libsimavr.
 """
 
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from shutil import which
 from typing import NamedTuple
 
 import genus.devices
+from bench.tools import check_tools
 
 RUNTIME = Path(genus.devices.__file__).parent / "runtime"
 SOURCES = Path(__file__).parent / "avr"
 WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Wpedantic", "-Werror"]
 COMPILE = ["avr-gcc", "-mmcu=atmega128rfa1", "-Os", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"]
+TOOLS = ("gcc", "avr-gcc", "/usr/include/simavr/sim_avr.h")
 MHZ = 16
 MARKER = 2
 """Cycles of the first marker of a measurement, which are within it."""
-
-
-class MissingTool(RuntimeError):
-    """A compiler or the simulator is not installed."""
 
 
 class Case(NamedTuple):
@@ -51,8 +48,6 @@ class Run:
     cycles: int
     stack: int
     """The largest stack in bytes."""
-    profile: tuple[tuple[int, int], ...] = ()
-    """(address, cycles) of the instructions between markers."""
 
     def of(self, number: int) -> list[Case]:
         """The measurements with this number."""
@@ -63,31 +58,19 @@ class Simulator:
     """The simulator, compiled into a folder."""
 
     def __init__(self, folder: Path) -> None:
-        check_tools()
+        check_tools(*TOOLS)
         self._program = folder / "simulate"
         run_tool(["gcc", "-O2", str(SOURCES / "simulate.c"), "-lsimavr", "-o", str(self._program)])
 
-    def run(self, firmware: Path, profile: bool = False, cycles: int = 1_600_000_000) -> Run:
+    def run(self, firmware: Path, cycles: int = 1_600_000_000) -> Run:
         """Runs a firmware to its end; RuntimeError if it crashes or takes more than so many cycles."""
-        options = ["--profile"] if profile else []
-        return _parse(run_tool([str(self._program), *options, str(firmware), str(cycles)]).splitlines())
+        return _parse(run_tool([str(self._program), str(firmware), str(cycles)]).splitlines())
 
 
-def check_tools(*more: str) -> None:
-    """Raises MissingTool with what to install."""
-    missing = [tool for tool in ("gcc", "avr-gcc", "avr-size", *more) if which(tool) is None]
-    if not Path("/usr/include/simavr/sim_avr.h").exists():
-        missing.append("simavr/sim_avr.h")
-    if missing:
-        packages = "gcc gcc-avr avr-libc libsimavr-dev nanopb protobuf-compiler"
-        raise MissingTool(f"not installed: {', '.join(missing)}. apt install {packages}")
-
-
-def compile_firmware(firmware: Path, sources: Iterable[Path], flags: Sequence[str] = (), strict: bool = True) -> Path:
-    """Compiles and links sources; those of others without our warnings."""
-    warnings = WARNINGS if strict else ["-std=c99"]
+def compile_firmware(firmware: Path, sources: Iterable[Path], flags: Sequence[str] = ()) -> Path:
+    """Compiles and links sources."""
     include = [f"-I{folder}" for folder in (firmware.parent, RUNTIME, SOURCES)]
-    run_tool([*COMPILE, *warnings, *include, *flags, *map(str, sources), "-o", str(firmware)])
+    run_tool([*COMPILE, *WARNINGS, *include, *flags, *map(str, sources), "-o", str(firmware)])
     return firmware
 
 
@@ -100,16 +83,6 @@ def size(firmware: Path) -> Size:
 def microseconds(cycles: float) -> float:
     """How long so many cycles take."""
     return cycles / MHZ
-
-
-def functions(firmware: Path, profile: Iterable[tuple[int, int]]) -> list[tuple[str, int]]:
-    """Cycles by function, most first."""
-    symbols = sorted(_code_symbols(firmware))
-    found: dict[str, int] = {}
-    for address, cycles in profile:
-        name = next((name for start, name in reversed(symbols) if start <= address), "?")
-        found[name] = found.get(name, 0) + cycles
-    return sorted(found.items(), key=lambda line: -line[1])
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:
@@ -125,15 +98,8 @@ def run_tool(command: list[str]) -> str:
     return done.stdout
 
 
-def _code_symbols(firmware: Path) -> Iterator[tuple[int, str]]:
-    for line in run_tool(["avr-nm", str(firmware)]).splitlines():
-        words = line.split()
-        if len(words) == 3 and words[1] in "tT":
-            yield int(words[0], 16), words[2]
-
-
 def _parse(lines: Iterable[str]) -> Run:
-    cases, uart, profile, end = [], [], [], (0, 0)
+    cases, uart, end = [], [], (0, 0)
     for line in lines:
         kind, _, rest = line.partition(" ")
         if kind == "case":
@@ -141,10 +107,7 @@ def _parse(lines: Iterable[str]) -> Run:
             cases.append(Case(number, cycles - MARKER, stack, result))
         elif kind == "uart":
             uart.append(rest)
-        elif kind == "at":
-            address, _, spent = rest.partition(" ")
-            profile.append((int(address, 16), int(spent)))
         elif kind == "end":
             cycles, stack = map(int, rest.split())
             end = (cycles, stack)
-    return Run(tuple(cases), tuple(uart), *end, tuple(profile))
+    return Run(tuple(cases), tuple(uart), *end)

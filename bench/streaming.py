@@ -21,7 +21,7 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.ingest import Loop, loops, session
-from bench.timing import markdown
+from bench.timing import goal, markdown
 from genus import Subscription, this
 from genus.bus import RecordingWriter
 from genus.lake import Inboxes, Lake, RouteEntry
@@ -161,17 +161,29 @@ def table(streamed: Streamed) -> str:
     rows = [
         [
             f"{each.events:,} events in {each.files} {'file' if each.files == 1 else 'files'}",
-            f"{each.seconds:.2f} s",
-            f"{each.events / each.seconds:,.0f} events/s",
+            _time(each),
+            _rate(each),
             f"{each.bare_seconds:.2f} s",
             f"{each.seconds / each.bare_seconds:.1f}",
         ]
         for each in streamed.batches
     ]
     idle, bare = streamed.idle_seconds, streamed.bare_idle_seconds
-    rows.append(["idle trigger", f"{1000 * idle:.0f} ms", "", f"{1000 * bare:.0f} ms", f"{idle / bare:.1f}"])
+    shown = goal(f"{1000 * idle:.0f} ms", 1000 * idle, at_most=50, unit=" ms")
+    rows.append(["idle trigger", shown, "", f"{1000 * bare:.0f} ms", f"{idle / bare:.1f}"])
     rows.append(["restart", f"{streamed.restart_seconds:.1f} s", "", "", ""])
     return markdown(head, rows)
+
+
+def _time(batch: Batch) -> str:
+    shown, most = f"{batch.seconds:.2f} s", {10_000: 0.7, 100_000: 1.3}.get(batch.events)
+    return shown if most is None else goal(shown, batch.seconds, at_most=most, unit=" s")
+
+
+def _rate(batch: Batch) -> str:
+    rate = batch.events / batch.seconds
+    shown = f"{rate:,.0f} events/s"
+    return shown if batch.events < 1_000_000 else goal(shown, rate, at_least=150_000)
 
 
 if __name__ == "__main__":

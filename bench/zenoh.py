@@ -5,33 +5,26 @@ that nothing is lost. The rate is from the first publish to the last call of the
 time per event at both ends, zenoh's threads included, which other programs on the machine disturb less. By hand, the
 handler is zenoh's callback, which does less than a bus: it has one key, one handler and no numbers. zenoh calls it in a
 thread of the subscriber; called within zenoh's own thread (`indirect=False`), it is slower.
-
-`python -m bench.zenoh --only rates` makes one of the tables: rates, trips, subscriptions, order, handlers.
 """
 
-import argparse
 import json
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from itertools import accumulate
 from queue import SimpleQueue
-from statistics import median
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from bench.timing import markdown
+from bench.timing import goal, markdown
 from genus import Event, UInt8, open_bus
 from genus.bus import Bus
 
 COUNT = 60_000
 BATCH = 30
 WARM = 2_000
-TRIPS = 2_000
 ROUNDS = 5
 PATIENCE_S = 60
 
@@ -54,7 +47,7 @@ class Row(msgspec.Struct):
 ROW = Row("A8/km31", 2, 27.5, "truck")
 EVENT = Loop(place="A8/km31", lane=2, speed=27.5, category="truck")
 PAYLOAD = msgspec.msgpack.encode(ROW)
-KEY, BACK = "bench/Loop", "bench/back"
+KEY = "bench/Loop"
 _encode = msgspec.msgpack.Encoder().encode
 
 Done: TypeAlias = tuple[float, float]
@@ -229,237 +222,6 @@ def receive_events(case: str, port: int, arrivals: Arrivals) -> Done:
         return arrivals.wait()
 
 
-# -- round trips -------------------------------------------------------------------------------------------------------
-
-
-def trips(ask: Callable[[], object], answers: "SimpleQueue[object]") -> float:
-    """The median of the times until an answer comes, in microseconds."""
-    times = []
-    for _ in range(TRIPS):
-        began = time.perf_counter()
-        ask()
-        answers.get(timeout=PATIENCE_S)
-        times.append(time.perf_counter() - began)
-    return median(times[TRIPS // 10 :]) * 1e6
-
-
-def ask_by_hand(case: str, port: int, _: int) -> None:
-    answers: SimpleQueue[object] = SimpleQueue()
-    payload = msgspec.msgpack.encode(ROW)
-    with open_session(port, listens=False) as session:
-        subscriber = session.declare_subscriber(BACK, lambda sample: answers.put(sample.payload.to_bytes()))
-        put = declare_publisher(session, KEY).put
-        time.sleep(0.3)
-        print(trips(lambda: put(payload), answers), flush=True)
-        subscriber.undeclare()
-
-
-def answer_by_hand(case: str, port: int, arrivals: Arrivals) -> Done:
-    with open_session(port, listens=True) as session:
-        asked: SimpleQueue[Any] = SimpleQueue()
-        subscriber = session.declare_subscriber(KEY, asked.put)
-        print("ready", flush=True)
-        put = declare_publisher(session, BACK).put
-        for _ in range(TRIPS):
-            put(asked.get(timeout=PATIENCE_S).payload.to_bytes())
-        sys.stdin.readline()
-        subscriber.undeclare()
-    return 0.0, 0.0
-
-
-class Answer(Event):
-    lane: UInt8
-
-
-def ask_events(case: str, port: int, _: int) -> None:
-    answers: SimpleQueue[object] = SimpleQueue()
-    with open_bus(address(port)) as bus:
-        bus.collection(Answer).subscribe(answers.put)
-        loops = bus.collection(Loop)
-        wait_for_wants(bus)
-        time.sleep(0.5)
-        print(trips(lambda: loops.publish(EVENT), answers), flush=True)
-
-
-def answer_events(case: str, port: int, arrivals: Arrivals) -> Done:
-    with open_bus(address(port)) as bus:
-        answers = bus.collection(Answer)
-        bus.collection(Loop).subscribe(lambda event: answers.publish(Answer(lane=event.lane)))
-        print("ready", flush=True)
-        sys.stdin.readline()
-    return 0.0, 0.0
-
-
-# -- subscriptions -----------------------------------------------------------------------------------------------------
-
-SUBSCRIPTIONS = 300
-
-
-def look_on(case: str, port: int, _: int) -> None:
-    """Take part, so that all that subscribers say has somebody who hears it."""
-    with open_bus(address(port)):
-        print("ready", flush=True)
-        sys.stdin.readline()
-
-
-def measure_subscriptions() -> dict[str, float]:
-    """Seconds for so many subscriptions while another process takes part."""
-    types = [type(f"Type{number}", (Event,), {"__annotations__": {"lane": int}}) for number in range(SUBSCRIPTIONS)]
-    port = free_port()
-    found = {}
-    with start("look-on", "", port, 0) as other:
-        assert answer(other) == ["ready"]
-        for what in ("types", "predicates"):
-            with open_bus(address(port)) as bus:
-                while not bus.link.participants():  # type: ignore[union-attr]
-                    time.sleep(0.01)
-                began = time.perf_counter()
-                for number, cls in enumerate(types):
-                    if what == "types":
-                        bus.collection(cls).subscribe(lambda event: None)
-                    else:
-                        bus.collection(Loop).subscribe(lambda event: None, where=f"speed > {number}")
-                found[what] = time.perf_counter() - began
-    return found
-
-
-# -- order -------------------------------------------------------------------------------------------------------------
-
-ORDERED = 20_000
-
-
-class First(Event):
-    number: int
-
-
-class Second(Event):
-    number: int
-
-
-class Third(Event):
-    number: int
-
-
-KINDS = (First, Second, Third)
-
-
-def send_in_turn(case: str, port: int, count: int) -> None:
-    """Publish events of three types, or raw bytes under three keys, by one thread."""
-    if case == "typed":
-        with open_bus(address(port)) as bus:
-            while len(bus.link.interests()) < len(KINDS):  # type: ignore[union-attr]
-                time.sleep(0.01)
-            print("ready", flush=True)
-            for number in range(count):
-                bus.publish(KINDS[number % 3](number=number))
-            sys.stdin.readline()
-        return
-    with open_session(port, listens=False) as session:
-        puts = [declare_publisher(session, f"{KEY}/{each}").put for each in range(3)]
-        print("ready", flush=True)
-        for number in range(count):
-            puts[number % 3](b"%d" % number)
-        sys.stdin.readline()
-
-
-def measure_order(case: str) -> int:
-    """How many events arrive after one that was published later, of those of one thread."""
-    from zenoh.handlers import Callback
-
-    port, got = free_port(), list[int]()
-    with ExitStack() as stack:
-        if case == "typed":
-            bus = stack.enter_context(open_bus(address(port)))
-            for cls in KINDS:
-                bus.collection(cls).subscribe(lambda event: got.append(event.number))  # type: ignore[attr-defined]
-        else:
-            session = stack.enter_context(open_session(port, listens=True))
-            for each in range(3):
-                handle: Any = Callback(
-                    lambda sample: got.append(int(sample.payload.to_bytes())), indirect=case == "raw"
-                )
-                session.declare_subscriber(f"{KEY}/{each}", handle)
-        sender = stack.enter_context(start("order-send", case, port, ORDERED))
-        assert answer(sender) == ["ready"]
-        give_up = time.monotonic() + PATIENCE_S
-        while len(got) < ORDERED and time.monotonic() < give_up:
-            time.sleep(0.01)
-        sender.communicate("")
-    newest = list(accumulate(got, max))
-    return sum(number < before for number, before in zip(got[1:], newest[:-1], strict=True)) + ORDERED - len(got)
-
-
-# -- handlers ----------------------------------------------------------------------------------------------------------
-
-
-def handler_of(case: str, bus: Bus) -> Callable[[Any], object]:
-    """A handler that does something beside counting."""
-    answers = bus.collection(Answer)
-    blocks = iter([5.0])
-    return {
-        "counts": lambda event: None,
-        "sleeps 1 ms": lambda event: time.sleep(0.001),
-        "publishes": lambda event: answers.publish(Answer(lane=1)),
-        "subscribes": lambda event: bus.collection(First).subscribe(lambda event: None).cancel(),
-        "blocks once for 5 s": lambda event: time.sleep(next(blocks, 0)),
-    }[case]
-
-
-HANDLERS = ("counts", "sleeps 1 ms", "publishes", "subscribes", "blocks once for 5 s")
-HANDLED = 5_000
-
-
-def send_slowly(case: str, port: int, count: int) -> None:
-    """Publish so many events at 10,000/s, without waiting for anybody; another subscriber counts them."""
-    with open_bus(f"zenoh:bench?port={port}") as bus, open_bus(f"zenoh:bench?port={port}") as other:
-        got: list[float] = []
-        other.collection(Loop).subscribe(lambda event: got.append(time.monotonic()))
-        while len({interest.speaker for interest in bus.link.interests()}) < 2:  # type: ignore[union-attr]
-            time.sleep(0.01)
-        time.sleep(0.5)
-        began = time.monotonic()
-        for number in range(count):
-            while time.monotonic() < began + number / 10_000:
-                pass
-            bus.publish(EVENT)
-        while len(got) < count and time.monotonic() < began + PATIENCE_S:
-            time.sleep(0.01)
-        print(len(got), got[-1] - began, flush=True)
-        sys.stdin.readline()
-
-
-class Handled(NamedTuple):
-    """What became of events: handled, told as lost, seconds until all were; and seconds until a bus beside had all."""
-
-    handled: int
-    lost: int
-    seconds: float
-    others: int
-    others_s: float
-
-
-def measure_handler(case: str) -> Handled:
-    port = free_port()
-    seen, lost = [0], [0]
-    with open_bus(f"zenoh:bench?port={port}") as bus:
-        handle = handler_of(case, bus)
-
-        def count(event: Loop) -> None:
-            handle(event)
-            seen[0] += 1
-
-        def lose(trouble: Any) -> None:
-            lost[0] += trouble.count
-
-        bus.collection(Loop).subscribe(count, on_problem=lose)
-        with start("handler-send", case, port, HANDLED) as sender:
-            began = time.monotonic()
-            others, others_s = map(float, answer(sender))
-            while seen[0] + lost[0] < HANDLED and time.monotonic() < began + PATIENCE_S:
-                time.sleep(0.01)
-            return Handled(seen[0], lost[0], time.monotonic() - began, int(others), others_s)
-
-
 # -- taking turns ------------------------------------------------------------------------------------------------------
 
 RATES: dict[str, tuple[Callable[[str, int, int], None], Callable[[str, int, Arrivals], Done]]] = {
@@ -472,7 +234,9 @@ RATES: dict[str, tuple[Callable[[str, int, int], None], Callable[[str, int, Arri
     "typed": (send_events, receive_events),
     f"batches of {BATCH}": (send_events, receive_events),
 }
-ROUND_TRIPS = {"raw": (ask_by_hand, answer_by_hand), "typed": (ask_events, answer_events)}
+
+GOALS = {("typed", "raw"): 0.5, ("typed", "msgspec by hand"): 0.8, (f"batches of {BATCH}", "raw"): 2.0}
+"""The least rates, as shares of others."""
 
 
 def free_port() -> int:
@@ -498,21 +262,12 @@ def measure_rate(case: str) -> Rate:
     """Run a receiver and a sender."""
     count = COUNT * 5 if case.startswith("batches") else COUNT
     port = free_port()
-    with start("rate-receive", case, port, count) as receiver:
+    with start("receive", case, port, count) as receiver:
         assert answer(receiver) == ["ready"]
-        with start("rate-send", case, port, count) as sender:
+        with start("send", case, port, count) as sender:
             began, sender_us = map(float, answer(sender))
             ended, receiver_us = map(float, answer(receiver))
             return Rate(count / (ended - began), sender_us, receiver_us)
-
-
-def measure_trip(case: str) -> float:
-    """Run one that answers and one that asks; the median of its round trips."""
-    port = free_port()
-    with start("trip-receive", case, port, 0) as answerer:
-        assert answer(answerer) == ["ready"]
-        with start("trip-send", case, port, 0) as asker:
-            return float(answer(asker)[0])
 
 
 def answer(process: "subprocess.Popen[str]") -> list[str]:
@@ -521,100 +276,35 @@ def answer(process: "subprocess.Popen[str]") -> list[str]:
     return process.stdout.readline().split()
 
 
-def rates_table(rounds: int) -> str:
+def table(rounds: int = ROUNDS) -> str:
     """The best rates of some rounds."""
     rates = dict.fromkeys(RATES, Rate(0.0, 1e9, 1e9))
     for _ in range(rounds):
         for case, best in rates.items():
             now = measure_rate(case)
             rates[case] = Rate(max(best[0], now[0]), min(best[1], now[1]), min(best[2], now[2]))
-    rows = [
-        [
-            case,
-            f"{each.rate:,.0f}",
-            f"{each.rate / rates['msgspec by hand'].rate:.2f}",
-            f"{each.sender_us:.1f} µs",
-            f"{each.receiver_us:.1f} µs",
-        ]
-        for case, each in rates.items()
-    ]
-    return markdown(["sent as", "events/s", "× msgspec by hand", "CPU, sender", "CPU, receiver"], rows)
-
-
-def trips_table(rounds: int) -> str:
-    """The best medians of some rounds."""
-    times = {case: min(measure_trip(case) for _ in range(rounds)) for case in ROUND_TRIPS}
-    rows = [[case, f"{us:,.0f} µs", f"{us / times['raw']:.2f}"] for case, us in times.items()]
-    return markdown(["round trip", "median", "× raw"], rows)
-
-
-def subscriptions_table(rounds: int) -> str:
-    """The least times of some rounds."""
-    found = [measure_subscriptions() for _ in range(rounds)]
-    rows = [[f"{SUBSCRIPTIONS} {what}", f"{min(each[what] for each in found):.2f} s"] for what in found[0]]
-    return markdown(["subscriptions", "time"], rows)
-
-
-def order_table(rounds: int) -> str:
-    """The worst of some rounds."""
-    cases = ("raw", IN_ZENOHS_THREAD, "typed")
-    rows = [[case, f"{max(measure_order(case) for _ in range(rounds)):,}"] for case in cases]
-    return markdown(["three keys, one thread", f"out of order, of {ORDERED:,}"], rows)
-
-
-def handlers_table(rounds: int) -> str:
-    """One round, as it takes seconds."""
     rows = []
-    for case in HANDLERS:
-        found = measure_handler(case)
-        beside = f"{found.others:,} in {found.others_s:.1f} s"
-        rows.append([case, f"{found.handled:,}", f"{found.lost:,}", f"{found.seconds:.1f} s", beside])
-    return markdown(["a handler that", "handled", "told lost", "until all were", "another bus had"], rows)
-
-
-TABLES: dict[str, Callable[[int], str]] = {
-    "rates": rates_table,
-    "trips": trips_table,
-    "subscriptions": subscriptions_table,
-    "order": order_table,
-    "handlers": handlers_table,
-}
-
-
-def tables(rounds: int = ROUNDS, only: str | None = None) -> dict[str, str]:
-    """All tables, or one of them."""
-    return {name: make(rounds) for name, make in TABLES.items() if only in (None, name)}
-
-
-SENDERS = {"look-on": look_on, "order-send": send_in_turn, "handler-send": send_slowly}
+    for case, each in rates.items():
+        cells = []
+        for other in ("raw", "msgspec by hand"):
+            ratio = each.rate / rates[other].rate
+            least = GOALS.get((case, other))
+            cells.append(f"{ratio:.2f}" if least is None else goal(f"{ratio:.2f}", ratio, at_least=least))
+        rows.append([case, f"{each.rate:,.0f}", *cells, f"{each.sender_us:.1f} µs", f"{each.receiver_us:.1f} µs"])
+    return markdown(["sent as", "events/s", "× raw", "× msgspec by hand", "CPU, sender", "CPU, receiver"], rows)
 
 
 def play(role: str, case: str, port: str, count: str) -> None:
     """Be a sender or a receiver of its own."""
-    if role in SENDERS:
-        SENDERS[role](case, int(port), int(count))
-        return
-    kind, _, side = role.partition("-")
-    sending, receiving = (RATES if kind == "rate" else ROUND_TRIPS)[case]
-    if side == "send":
+    sending, receiving = RATES[case]
+    if role == "send":
         sending(case, int(port), int(count))
     else:
-        done = receiving(case, int(port), Arrivals(int(count)))
-        if kind == "rate":
-            print(*done, flush=True)
-
-
-def main() -> None:
-    """Print the tables."""
-    arguments = argparse.ArgumentParser(description="Events over zenoh.")
-    arguments.add_argument("--only", choices=list(TABLES), help="one of the tables")
-    arguments.add_argument("--rounds", type=int, default=ROUNDS)
-    given = arguments.parse_args()
-    print(*tables(given.rounds, given.only).values(), sep="\n\n")
+        print(*receiving(case, int(port), Arrivals(int(count))), flush=True)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 5 and not sys.argv[1].startswith("-"):
+    if len(sys.argv) == 5:
         play(*sys.argv[1:])
     else:
-        main()
+        print(table())

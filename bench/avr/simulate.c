@@ -1,6 +1,6 @@
 /* Runs a firmware on a simulated ATmega128RFA1 at 16 MHz and counts cycles between its markers.
  *
- *     simulate [--profile] FIRMWARE.elf [CYCLES]
+ *     simulate FIRMWARE.elf [CYCLES]
  *
  * A firmware marks what is measured by bit 0 of GPIOR0 (see measure.h); it writes a number for the
  * case to GPIOR1 before, and the result to GPIOR2 after. Each gives a line on standard output:
@@ -9,8 +9,8 @@
  *
  * CYCLES are exact, those of the markers included; STACK is how many bytes the stack grew. Bytes of
  * the UART come as lines `uart TEXT`, and the end as `end CYCLES STACK`, with the largest stack of
- * the whole run. `--profile` adds `at ADDRESS CYCLES` for the instructions between markers. It ends
- * when the firmware sleeps with interrupts off, and fails when it crashes or takes too long. */
+ * the whole run. It ends when the firmware sleeps with interrupts off, and fails when it crashes or
+ * takes too long. */
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -112,17 +112,11 @@ static avr_t *load(const char *file)
 /* One instruction at a time, so that each is seen with its stack. */
 static int step(avr_t *avr)
 {
-    const avr_flashaddr_t from = avr->pc;
-    const avr_cycle_count_t before = avr->cycle;
-    const bool measured = run.running;
     int state;
 
     avr->run_cycle_limit = 1;
     avr->run_cycle_count = 1;
     state = avr_run(avr);
-    if (measured && (from < FLASH)) {
-        run.at[from / 2] += avr->cycle - before;
-    }
     if (stack_pointer(avr) > avr->ioend) { /* set up by then */
         const uint16_t stack = stack_pointer(avr);
         run.lowest_stack = (stack < run.lowest_stack) ? stack : run.lowest_stack;
@@ -133,31 +127,23 @@ static int step(avr_t *avr)
 
 int main(int count, char **words)
 {
-    const bool profile = (count > 1) && (strcmp(words[1], "--profile") == 0);
-    const int first = profile ? 2 : 1;
     avr_cycle_count_t limit = 1600000000;
     avr_t *avr;
     int state = cpu_Running;
-    uint32_t word;
 
-    if (count <= first) {
-        (void)fprintf(stderr, "usage: simulate [--profile] FIRMWARE.elf [CYCLES]\n");
+    if (count < 2) {
+        (void)fprintf(stderr, "usage: simulate FIRMWARE.elf [CYCLES]\n");
         return 2;
     }
-    if (count > first + 1) {
-        limit = strtoull(words[first + 1], NULL, 10);
+    if (count > 2) {
+        limit = strtoull(words[2], NULL, 10);
     }
-    avr = load(words[first]);
+    avr = load(words[1]);
     run.lowest_of_all = avr->ramend;
     while ((state != cpu_Done) && (state != cpu_Crashed) && (avr->cycle < limit)) {
         state = step(avr);
     }
     (void)printf("end %" PRIu64 " %u\n", avr->cycle, avr->ramend - run.lowest_of_all);
-    for (word = 0; profile && (word < FLASH / 2); word++) {
-        if (run.at[word] != 0) {
-            (void)printf("at %x %" PRIu64 "\n", 2 * word, run.at[word]);
-        }
-    }
     if (state != cpu_Done) {
         (void)fprintf(stderr, "simulate: the firmware %s\n",
                       (state == cpu_Crashed) ? "crashed" : "did not end in time");

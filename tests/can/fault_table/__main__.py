@@ -1,4 +1,4 @@
-"""Run rows of the fault table, print what is observed, and write it into a page."""
+"""Run rows of the fault table and print what is observed."""
 
 import os
 import sys
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from genus.can._plan.system_file import load_system
 from tests.can.fault_table import LIVE, ROWS, Observation, Setting
-from tests.can.fault_table.page import update_page
+from tests.can.fault_table.page import format_table
 
 MAX_LENGTH = (1, 4, 14, 5, 13, 16, 22, 8, 7)
 """Rows that take long, which are begun first."""
@@ -32,24 +32,16 @@ MAX_LENGTH = (1, 4, 14, 5, 13, 16, 22, 8, 7)
 )
 @click.option("--seed", type=int, default=1, show_default=True, metavar="N", help="Seed of all random choices.")
 @click.option("--full", is_flag=True, help="As many events as the table states, which takes minutes for some rows.")
-@click.option(
-    "--write",
-    "page",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Write what is observed into this page.",
-)
 @click.option("--jobs", type=click.IntRange(1), default=os.cpu_count(), show_default="cores", help="Rows at a time.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object per row.")
-def faults(
-    numbers: tuple[int, ...], source: Path, seed: int, full: bool, page: Path | None, jobs: int, as_json: bool
-) -> None:
+def faults(numbers: tuple[int, ...], source: Path, seed: int, full: bool, jobs: int, as_json: bool) -> None:
     """Run rows of the fault table and print what is observed.
 
     Without ROW all are run. Exit code 1 if a row is not as expected.
 
     \b
     python -m tests.can.fault_table 7
-    python -m tests.can.fault_table --full --seed 1 --write docs/can-simulator.md
+    python -m tests.can.fault_table --full --seed 1
     """
     chosen = numbers or sorted(ROWS)
     done, all_ok = 0, True
@@ -57,12 +49,17 @@ def faults(
     for number, observation, took_s in _observe(chosen, Setting(load_system(source), seed, full), jobs):
         done, all_ok = done + 1, all_ok and observation.ok
         _print(number, observation, took_s, as_json)
-        if page is not None:
-            page.write_text(update_page(page.read_text("utf-8"), {number: observation}), "utf-8")
         if len(chosen) > 1:
             status.print(f"{done} of {len(chosen)} rows", style="dim")
     if not all_ok:
         sys.exit(1)
+
+
+def table() -> str:
+    """All rows, full, with seed 1."""
+    setting = Setting(load_system(Path("examples/crossing.toml")), 1, True)
+    rows = _observe(sorted(ROWS), setting, os.cpu_count() or 1)
+    return format_table({number: observation for number, observation, _ in rows})
 
 
 def _observe(numbers: Iterable[int], setting: Setting, jobs: int) -> Iterator[tuple[int, Observation, float]]:

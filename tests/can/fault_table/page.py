@@ -1,11 +1,11 @@
-"""Write rows of the fault table into a Markdown page, and read them back."""
+"""The fault table as Markdown, and read back from its page."""
 
 from collections.abc import Mapping
 
-from bench.page import cells, read_blocks, write_rows
+from bench.page import cells, read_blocks
 from tests.can.fault_table.row import ROWS, Observation, Row
 
-COMMAND = "python -m tests.can.fault_table --full --seed 1 --write docs/can-simulator.md"
+COMMAND = "python -m bench fault_table"
 HEADING = "| # | fault | injected | observed | |\n|---|---|---|---|---|"
 
 
@@ -15,13 +15,12 @@ def format_line(row: Row, observation: Observation) -> str:
     return f"| {row.number} | {row.fault} | {row.injected} | {observation.text} | {mark} |"
 
 
-def update_page(page: str, observed: Mapping[int, Observation]) -> str:
-    """The page with the lines of some rows replaced; GenusError if it has no markers for the table."""
-    lines = {str(number): format_line(ROWS[number], observation) for number, observation in observed.items()}
-    return write_rows(page, COMMAND, HEADING, lines, map(str, sorted(ROWS)))
+def format_table(observed: Mapping[int, Observation]) -> str:
+    """The table of some rows, by their numbers."""
+    return "\n".join([HEADING, *(format_line(ROWS[number], observed[number]) for number in sorted(observed))])
 
 
 def read_cells(page: str) -> dict[int, list[str]]:
     """The cells of each row of the table in a page, by its number."""
-    lines = map(cells, read_blocks(page)[COMMAND].splitlines()[2:])
-    return {int(line[0]): line for line in lines}
+    lines = read_blocks(page)[COMMAND].splitlines()[2:]
+    return {int(line[0]): line for line in map(cells, lines) if line}
