@@ -1,7 +1,9 @@
 """How strong the tests are: `python -m tests.mutants` changes one expression at a time and counts what tests notice.
 
-A first run under coverage finds which tests reach which line; for each mutant, the tests that reach its line are run
-until one fails. What survives is listed. Runs go on where they stopped, for as long as the commit is the same.
+A first run under coverage finds which tests reach which line; for each mutant, the doctests of its module and the tests
+that reach its line, the quickest of them up to BUDGET_S, are run until one fails, in a process that is forked with the
+packages of others in it. What survives is listed. A control of each room is tried in the same way, but changes nothing,
+so it may not be found. Runs go on where they stopped, for as long as the commit is the same.
 """
 
 import argparse
@@ -10,15 +12,23 @@ import json
 import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from itertools import accumulate
+from multiprocessing.connection import wait
+from multiprocessing.context import ForkContext, ForkProcess
 from pathlib import Path
-from queue import SimpleQueue
 
+import pytest
 from coverage import Coverage, CoverageData
 
 ROOT = Path(__file__).parents[1]
@@ -40,8 +50,20 @@ COMPUTED = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.FloorDiv, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
     ast.LShift: ast.RShift, ast.RShift: ast.LShift, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
-TIMEOUT_S = 300
-RAN, TESTS_FAILED, NO_TESTS = 0, 1, 5
+PRELOADED = ("hypothesis", "sybil.parsers.markdown", "pytest_asyncio", "msgspec", "numpy", "pyarrow.dataset", "can",
+             "cantools", "pyspark.sql.functions", "pandas")  # fmt: skip
+"""Packages of others that tests import, so that each process need not."""
+IGNORED = [
+    "ignore::pytest.PytestAssertRewriteWarning",  # of what is preloaded
+    "ignore::pytest.PytestCollectionWarning",  # of classes of Genus that are called Test
+]
+TIMEOUT_S = 120
+BUDGET_S = 15
+"""So many seconds of tests are tried with a mutant, so that what survives may be found by others: a lower bound."""
+QUICK = 20
+"""So many of the quickest tests are tried first."""
+RAN, UNNOTICED, NO_TESTS = 0, 3, 5
+FOUND, SURVIVED, ENDLESS = "found", "survived", "not ended in time"
 
 
 @dataclass(frozen=True)
@@ -59,7 +81,7 @@ class Mutant:
         return f"{self.file}:{self.line}: {' '.join(self.before.split())} -> {' '.join(self.after.split())}"
 
 
-def mutants_of(file: Path) -> Iterator[Mutant]:
+def mutants_of(file: Path, root: Path) -> Iterator[Mutant]:
     """Find all mutants of a module; messages of errors, annotations and what only type checkers read are left alone."""
     text = file.read_text()
     offsets = [0]
@@ -72,7 +94,7 @@ def mutants_of(file: Path) -> Iterator[Mutant]:
             start, end = offsets[node.lineno - 1] + node.col_offset, offsets[node.end_lineno - 1] + node.end_col_offset
             before = text.encode()[start:end].decode()
             after = f"({ast.unparse(changed)})" if isinstance(node, ast.expr) else ast.unparse(changed)
-            yield Mutant(str(file.relative_to(ROOT)), node.lineno, start, end, before, after)
+            yield Mutant(str(file.relative_to(root)), node.lineno, start, end, before, after)
 
 
 def _code(node: ast.AST) -> "Iterator[ast.expr | ast.stmt]":
@@ -112,55 +134,157 @@ def _changes(node: ast.AST) -> Iterator[ast.AST]:
             yield ast.Pass()
 
 
-def reached(rooms: list[str], store: Path) -> CoverageData:
-    """Run the tests of these rooms once; returns which tests reached which line."""
-    if not store.exists():
-        tests = sorted({each for room in rooms for each in ROOMS[room]})
-        settings = store.with_suffix(".ini")
+def reached(rooms: list[str], store: Path, folder: Path) -> tuple[CoverageData, dict[str, float]]:
+    """Run the tests of these rooms once; returns which tests reached which line, and the seconds of each test."""
+    data, report = store / "reached.coverage", store / "seconds.json"
+    if not report.exists():
+        settings = store / "coverage.ini"
         sources = ",".join(f"src/genus/{room}" for room in rooms)
-        settings.write_text(f"[run]\nsource = {sources}\ndata_file = {store}\ndynamic_context = test_function\n")
+        settings.write_text(f"[run]\nsource = {sources}\ndata_file = {data}\n")
+        tests = sorted({each for room in rooms for each in ROOMS[room]})
         command = [sys.executable, "-m", "coverage", "run", f"--rcfile={settings}", "-m", "pytest", "-n", "0", "-q"]
-        done = subprocess.run([*command, *tests], cwd=ROOT, check=False)
+        command += ["-p", "tests.mutants", "--seconds", str(report), *tests]
+        done = subprocess.run(command, cwd=folder, env=os.environ | environment(folder), check=False)
         if done.returncode != RAN:
-            store.unlink(missing_ok=True)
+            report.unlink(missing_ok=True)
             sys.exit("the tests fail without any mutant")
-    coverage = Coverage(data_file=store)
+    coverage = Coverage(data_file=data)
     coverage.load()
-    return coverage.get_data()
+    return coverage.get_data(), json.loads(report.read_text())
 
 
-def tests_of(mutant: Mutant, data: CoverageData) -> list[str]:
-    """Return the tests that reach the line of a mutant; for lines that run at import, all of the room."""
-    contexts = data.contexts_by_lineno(str(ROOT / mutant.file)).get(mutant.line, [])
-    found = {node for context in contexts if context and (node := _node(context))}
-    room = next(room for room in ROOMS if mutant.file.startswith(f"src/genus/{room}/"))
-    return sorted(found) if found or not contexts else ROOMS[room]
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that names the file for the seconds of each test."""
+    parser.addoption("--seconds", type=Path, help="write how long each test takes into this file")
 
 
-def _node(context: str) -> str:
-    """Return the name by which pytest runs a test function."""
-    parts = context.split(".")
-    for cut in range(len(parts) - 1, 0, -1):
-        file = Path(*parts[:cut]).with_suffix(".py")
-        if (ROOT / file).exists():
-            return "::".join([str(file), *parts[cut:]])
-    return ""
+def pytest_configure(config: pytest.Config) -> None:
+    """Follow the tests of the first run."""
+    if file := config.getoption("--seconds"):
+        config.pluginmanager.register(_Followed(file))
 
 
-def survives(mutant: Mutant, tests: list[str], folder: Path) -> bool:
-    """Return whether all tests that reach the mutant pass in a copy of the repository that has it."""
+class _Followed:
+    """State: the seconds of each test; coverage is told which test runs, also of property tests."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        running = Coverage.current()
+        assert running is not None
+        running.switch_context(item.nodeid.partition("[")[0])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._seconds[report.nodeid.partition("[")[0]] += report.duration
+
+    def pytest_sessionfinish(self) -> None:
+        self._file.write_text(json.dumps(self._seconds))
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return what makes Python import Genus from a copy of the repository."""
+    return {"PYTHONPATH": os.pathsep.join([str(folder / "src"), str(folder / "apps/traffic/src")])}
+
+
+def tests_of(mutant: Mutant, data: CoverageData, seconds: Mapping[str, float], folder: Path) -> list[str]:
+    """Return the tests that reach the line of a mutant, quick ones first; all of the room if it runs at import."""
+    contexts = data.contexts_by_lineno(str(folder / mutant.file)).get(mutant.line, [])
+    if not contexts:
+        return []
+    found = {context for context in contexts if context}
+    if not found:
+        room = next(room for room in ROOMS if mutant.file.startswith(f"src/genus/{room}/"))
+        found = {node for node in seconds if node.startswith(tuple(ROOMS[room]))}
+    quickest = sorted(found, key=lambda node: (seconds[node], node))
+    before = accumulate((seconds[node] for node in quickest), initial=0.0)
+    return [node for node, spent in zip(quickest, before, strict=False) if spent < BUDGET_S]
+
+
+def try_mutant(mutant: Mutant, tests: list[str], folder: Path) -> None:
+    """In a process of its own: exit with 3 if no test fails in a copy of the repository that has the mutant."""
+    os.setsid()
+    for number, name in ((os.O_RDONLY, 0), (os.O_WRONLY, 1), (os.O_WRONLY, 2)):
+        os.dup2(os.open(os.devnull, number), name)
     file = folder / mutant.file
     original = file.read_bytes()
     file.write_bytes(original[: mutant.start] + mutant.after.encode() + original[mutant.end :])
-    environment = os.environ | {"PYTHONPATH": f"{folder / 'src'}:{folder / 'apps/traffic/src'}"}
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-q", "-x", "-p", "no:cacheprovider", *tests]
-    try:
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, timeout=TIMEOUT_S)
-        return done.returncode in (RAN, NO_TESTS)
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        file.write_bytes(original)
+    scratch = folder.parent / "tmp"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    os.environ |= environment(folder) | {"TMPDIR": str(scratch)}
+    os.chdir(folder)
+    sys.path[:0] = [str(folder), *os.environ["PYTHONPATH"].split(os.pathsep)]
+    tempfile.tempdir = None
+    failed = not _pass([mutant.file, *tests[:QUICK]]) or not _pass(tests[QUICK:])
+    file.write_bytes(original)
+    os._exit(0 if failed else UNNOTICED)
+
+
+def _pass(tests: list[str]) -> bool:
+    """Return whether these tests pass, in their order; no tests do."""
+
+    class InOrder:
+        @staticmethod
+        @pytest.hookimpl(trylast=True)
+        def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+            order = {name: number for number, name in enumerate(tests)}
+            items[:] = [each for each in items if "src/" not in each.nodeid or isinstance(each, pytest.DoctestItem)]
+            items.sort(key=lambda item: order.get(item.nodeid.partition("[")[0], -1))
+
+    if not tests:
+        return True
+    pid = os.fork()
+    if pid == 0:
+        options = ["-n", "0", "-q", "-x", "-p", "no:cacheprovider", *(f"-W{each}" for each in IGNORED)]
+        os._exit(int(pytest.main([*options, *tests], plugins=[InOrder()])))
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (RAN, NO_TESTS)
+
+
+def try_all(mutants: list[Mutant], folders: list[Path], results: "Results") -> None:
+    """Try mutants, as many at once as there are folders; one that does not end in time is found."""
+    fork = ForkContext()
+    waiting, free = iter(mutants), list(folders)
+    running: dict[int, tuple[Mutant, Path, ForkProcess, float]] = {}
+    while True:
+        while free and (mutant := next(waiting, None)):
+            folder = free.pop()
+            process = fork.Process(target=try_mutant, args=(mutant, results.tests_of(mutant), folder))
+            process.start()
+            running[process.sentinel] = mutant, folder, process, time.monotonic() + TIMEOUT_S
+        if not running:
+            return
+        wait(list(running), timeout=1)
+        for key, (mutant, folder, process, ends) in list(running.items()):
+            if process.exitcode is None and time.monotonic() < ends:
+                continue
+            outcome = {None: ENDLESS, UNNOTICED: SURVIVED}.get(process.exitcode, FOUND)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid or 0, signal.SIGKILL)  # also what its tests left running
+            process.join()
+            del running[key]
+            free.append(folder)
+            results.add(mutant, outcome)
+
+
+class Results:
+    """What became of each mutant, kept in a file."""
+
+    def __init__(self, file: Path, folder: Path, data: CoverageData, seconds: Mapping[str, float]) -> None:
+        self._file, self._folder, self._data, self._seconds = file, folder, data, seconds
+        self.outcomes: dict[str, str] = json.loads(file.read_text()) if file.exists() else {}
+
+    def tests_of(self, mutant: Mutant) -> list[str]:
+        """Return the tests that reach a mutant."""
+        return tests_of(mutant, self._data, self._seconds, self._folder)
+
+    def add(self, mutant: Mutant, outcome: str) -> None:
+        """Write a result to the file and print it."""
+        self.outcomes[str(mutant)] = outcome
+        self._file.write_text(json.dumps(self.outcomes))
+        print(f"{len(self.outcomes):>4} {outcome:<9} {mutant}", flush=True)
 
 
 def main() -> None:
@@ -169,38 +293,64 @@ def main() -> None:
     parser.add_argument("rooms", nargs="*", metavar="ROOM", help=f"of {', '.join(ROOMS)} [all]")
     parser.add_argument("--count", type=int, default=500, help="how many mutants [500]")
     parser.add_argument("--seed", type=int, default=1, help="which ones [1]")
+    parser.add_argument("--write", action="store_true", help="write the result into docs/proof.md")
     parser.add_argument("--workers", type=int, default=2, help="how many at once [2]")
     asked = parser.parse_args()
     rooms = asked.rooms or list(ROOMS)
     commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
-    store = Path(tempfile.gettempdir(), f"genus-mutants-{commit.stdout[:12]}")
+    name = "-".join(["genus-mutants", commit.stdout[:12], *rooms]).replace("/", "_")
+    store = Path(tempfile.gettempdir(), name)
     store.mkdir(exist_ok=True)
-    data = reached(rooms, store / f"{'-'.join(rooms).replace('/', '_')}.coverage")
-    every = [each for room in rooms for file in sorted((ROOT / "src/genus" / room).rglob("*.py"))
-             for each in mutants_of(file)]  # fmt: skip
-    chosen = random.Random(asked.seed).sample(every, min(asked.count, len(every)))
-    kept = store / "results.json"
-    results: dict[str, bool] = json.loads(kept.read_text()) if kept.exists() else {}
-    folders: SimpleQueue[Path] = SimpleQueue()
-    for number in range(asked.workers):
-        folder = store / "checkouts" / str(number) / "genus"
-        shutil.rmtree(folder, ignore_errors=True)
+    folders = [store / "checkouts" / str(number) / "genus" for number in range(asked.workers)]
+    for folder in folders:
+        shutil.rmtree(folder.parent, ignore_errors=True)
         subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True)
-        folders.put(folder)
+        (folder.parent / "shared").symlink_to(ROOT.parent / "shared")
+    results = Results(store / "results.json", folders[0], *reached(rooms, store, folders[0]))
+    every = [each for room in rooms for file in sorted((folders[0] / "src/genus" / room).rglob("*.py"))
+             for each in mutants_of(file, folders[0])]  # fmt: skip
+    chosen = random.Random(asked.seed).sample(every, min(asked.count, len(every)))
+    for module in PRELOADED:
+        with suppress(ImportError):
+            import_module(module)
+    assert not any(name.partition(".")[0] == "genus" for name in sys.modules), "mutants would not be loaded"
+    first = {room: each for room in rooms for each in reversed(chosen) if each.file.startswith(f"src/genus/{room}/")}
+    controls = [replace(each, after=each.before) for each in first.values()]
+    try_all([each for each in [*controls, *chosen] if str(each) not in results.outcomes], folders, results)
+    if found := [str(each) for each in controls if results.outcomes[str(each)] != SURVIVED]:
+        sys.exit("\n".join(["tests fail where nothing is changed, so these results mean nothing:", *found]))
+    report = "\n".join(describe(chosen, results.outcomes, rooms, len(every), len(controls), asked.seed, commit.stdout))
+    print(f"\n{report}")
+    if asked.write:
+        from bench.page import write_block
 
-    def try_one(mutant: Mutant) -> None:
-        folder = folders.get()
-        tests = tests_of(mutant, data)
-        results[str(mutant)] = not tests or survives(mutant, tests, folder)
-        folders.put(folder)
-        kept.write_text(json.dumps(results))
-        print(f"{len(results):>4} {'SURVIVED' if results[str(mutant)] else 'found   '} {mutant}", flush=True)
+        page = ROOT / "docs" / "proof.md"
+        page.write_text(write_block(page.read_text(), "python -m tests.mutants", report))
 
-    with ThreadPoolExecutor(asked.workers) as pool:
-        list(pool.map(try_one, [each for each in chosen if str(each) not in results]))
-    survivors = sorted(str(each) for each in chosen if results[str(each)])
-    print(f"\n{len(chosen) - len(survivors)} of {len(chosen)} mutants of {len(every):,} were found; these survived:")
-    print("\n".join(survivors) or "none")
+
+def describe(
+    chosen: list[Mutant],
+    outcomes: Mapping[str, str],
+    rooms: list[str],
+    total: int,
+    controls: int,
+    seed: int,
+    commit: str,
+) -> Iterator[str]:
+    """Return the lines of the report: how many mutants of each room were found, and what survived."""
+    survived = {str(each) for each in chosen if outcomes[str(each)] == SURVIVED}
+    endless = sum(outcomes[str(each)] == ENDLESS for each in chosen)
+    found = len(chosen) - len(survived)
+    yield f"{datetime.now(UTC):%Y-%m-%d}, commit {commit[:8]}, seed {seed}: of a random sample of {total:,} mutants,"
+    yield f"**{found} of {len(chosen)} were found, {found / len(chosen):.0%}**, {endless} of them as tests did not"
+    yield f"end in {TIMEOUT_S} s. Of {controls} controls, which change nothing, none was found."
+    yield "\n| part of src/genus | mutants | found |\n|---|--:|--:|"
+    for room in rooms:
+        here = [each for each in chosen if each.file.startswith(f"src/genus/{room}/")]
+        yield f"| {room} | {len(here)} | {sum(str(each) not in survived for each in here)} |"
+    yield "\nThese survived:\n\n```text"
+    yield from sorted(survived)
+    yield "```"
 
 
 if __name__ == "__main__":

@@ -11,22 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from bench.page import write_block
+
 STARTED = time.monotonic()
 HEAD = """\
-# Proof
-
-What `make test-all` ran the last time, written by that command. Every case is a test with its parameters; a sweep is a
-test that only `make test-all` runs. Property tests draw their examples from the seed `{seed}`
-(`make test-all SEED={seed}` repeats them).
-
 {date}, commit {commit}, {machine}, load {load:.1f} at the end: **{passed:,} passed, {failed:,} failed,
-{skipped:,} skipped in {minutes:.0f} min.**
+{skipped:,} skipped in {minutes:.0f} min.** Property tests drew their examples from the seed `{seed}`, so
+`make test-all SEED={seed}` repeats them.
 """
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option that names the file."""
-    parser.addoption("--proof", metavar="FILE", help="write a report of what was run to this file")
+    parser.addoption("--proof", metavar="FILE", help="write a report of what was run into this page")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -39,7 +36,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     for reason, count in missing.most_common():
         terminalreporter.write_line(f"{count:>5}  {reason}")
     seconds = time.monotonic() - STARTED
-    Path(config.getoption("--proof")).write_text("\n".join(page(reports, missing, seconds, config)))
+    page = Path(config.getoption("--proof"))
+    text = "\n".join(describe(reports, missing, seconds, config))
+    page.write_text(write_block(page.read_text(), "make test-all", text))
 
 
 def skip_reasons(reports: list[pytest.TestReport]) -> "Counter[str]":
@@ -48,7 +47,7 @@ def skip_reasons(reports: list[pytest.TestReport]) -> "Counter[str]":
     return Counter(str(each[2]).removeprefix("Skipped: ") if isinstance(each, tuple) else "?" for each in skipped)
 
 
-def page(
+def describe(
     reports: list[pytest.TestReport], missing: "Counter[str]", seconds: float, config: pytest.Config
 ) -> Iterator[str]:
     """Return the lines of the report."""
@@ -74,16 +73,15 @@ def page(
     for name, cases in sorted(folders.items()):
         slow = [each for each in cases if "slow" in each.keywords]
         yield f"| {name} | {len(cases):,} | {_seconds(cases)} | {len(slow):,} | {_seconds(slow)} |"
-    yield "\n## Sweeps\n\n| sweep | cases | seconds |\n|---|--:|--:|"
+    yield "\nThe sweeps:\n\n| sweep | cases | seconds |\n|---|--:|--:|"
     sweeps: defaultdict[str, list[pytest.TestReport]] = defaultdict(list)
     for each in called:
         if "slow" in each.keywords:
             sweeps[each.nodeid.partition("[")[0]].append(each)
     for name, cases in sorted(sweeps.items()):
         yield f"| `{name}` | {len(cases):,} | {_seconds(cases)} |"
-    yield "\n## Not tried\n\n| reason | cases |\n|---|--:|"
+    yield "\nNot tried:\n\n| reason | cases |\n|---|--:|"
     yield from (f"| {reason} | {count} |" for reason, count in missing.most_common())
-    yield ""
 
 
 def _seconds(cases: list[pytest.TestReport]) -> str:
