@@ -6,6 +6,8 @@ BIN     = $(VENV)/bin
 EXTRAS ?= dev
 WORKERS ?= 2
 SEED   ?= $(shell date +%Y%m%d)
+# Many processes of Python run the same code: without compiled files each would compile it anew.
+export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-all lint bench docs peers clean
 .DEFAULT_GOAL := help
@@ -20,6 +22,7 @@ help:
 $(VENV)/.installed-%: pyproject.toml apps/traffic/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Genus needs Python 3.11 or newer; this is " + sys.version.split()[0])'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing Genus and what it needs into $(VENV): a minute or two"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' --editable apps/traffic
 	@touch $@
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from doctest import ELLIPSIS
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +23,10 @@ os.environ.setdefault(
 )
 """For short runs of Java: no optimising compiler, no verification of classes; also in processes that tests start."""
 
-settings.register_profile("quick", max_examples=15, deadline=None)
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)  # readline sets them for child processes, as are those of xdist
+
+settings.register_profile("quick", max_examples=10, deadline=None)
 settings.register_profile("full", max_examples=100, deadline=None)  # `make test-all`
 settings.load_profile("quick")
 
@@ -44,8 +46,12 @@ collect_ignore = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files that take long first."""
+    """Put the files that take long first; tests in a browser, which a fresh machine has not, are for the long run."""
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: next((n for n, name in enumerate(LONG) if name in item.nodeid), len(LONG)))
 
 
@@ -78,7 +84,6 @@ def worlds_account_for_their_events() -> Iterator[None]:
         yield
 
 
-CHROMIUM = Path("/usr/bin/chromium")
 _CHROMIUM_OPTIONS = (
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
@@ -93,13 +98,14 @@ def browser() -> "Iterator[Browser]":
     It is closed after the file: while it is open, no other event loop can run in this thread.
     """
     playwright = pytest.importorskip("playwright.sync_api", reason="a browser needs playwright")
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}; install Debian's chromium")
+    from tests.programs import need
+
+    chromium = need("chromium")
     playwright.expect.set_options(
         timeout=20_000
     )  # a busy machine is slow; what is right is seen at once on an idle one
     with playwright.sync_playwright() as player:
-        opened = player.chromium.launch(executable_path=CHROMIUM, args=[*_CHROMIUM_OPTIONS])
+        opened = player.chromium.launch(executable_path=chromium, args=[*_CHROMIUM_OPTIONS])
         try:
             yield opened
         finally:

@@ -120,6 +120,7 @@ def test_a_picture_is_what_its_types_are(name: str) -> None:
     assert (ROOT / "docs" / f"{name}.svg").read_text() == PICTURES[name]().svg()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case", [case if case in hops.QUICK else pytest.param(case, marks=pytest.mark.slow) for case in hops.CASES]
 )

@@ -38,6 +38,7 @@ from genus.testing import compiled_expressions, spark_session
 from genus.testing._generator import pool
 from tests import generators
 from tests.evolutions import WIDER, unread_events
+from tests.examples import some_of
 from tests.generators import Generator, Sampler, edge_events, edge_subscriptions
 
 from .devices.compiled import NOT_WANTED, OK, UNKNOWN_TYPE, device_of, frame_of
@@ -285,8 +286,8 @@ def check(
 
 EVERY = 7
 """Where a case costs most, `make test` has one of so many; it divides no number of tests of a value."""
-COSTLY = ("spark", "local", "c", "c-straight")
-"""Targets that read files for every subscription, or compile it."""
+COSTLY = ("replay", "spark", "local", "c", "c-straight")
+"""Targets that read files for every subscription, or compile it; `make test` has one of EVERY² cases of them."""
 
 
 SAME_VALUES = ("mqtt", "nats")
@@ -301,19 +302,16 @@ def edges(attribute: str) -> tuple[list[Subscription], list[Event], Table]:
 
 
 def edge_cases() -> Iterator[Any]:
-    """Every target with every attribute; of costly ones, in the fast suite, one of each type and some of the tests."""
+    """Every target with every attribute; in the fast suite a part of the tests of one attribute of each type."""
     for target in TARGETS:
         seen: set[object] = set()
         for attribute in (one for one in vector(Sampler) if one.name not in ("late", "extra")):
             name = f"{attribute.name}-{target}"
-            if target not in COSTLY:
-                yield pytest.param(
-                    target, attribute.name, 1, id=name, marks=[pytest.mark.slow] * (target in SAME_VALUES)
-                )
-                continue
-            yield pytest.param(target, attribute.name, 1, id=name, marks=[pytest.mark.slow])
-            if attribute.type not in seen:
-                yield pytest.param(target, attribute.name, EVERY, id=f"{name}-part")
+            yield pytest.param(target, attribute.name, 1, id=name, marks=pytest.mark.slow)
+            is_left_out = target in SAME_VALUES or (target in COSTLY and len(seen) % 3 > 0)
+            if attribute.type not in seen and not is_left_out:
+                every = EVERY**2 if target in COSTLY else EVERY
+                yield pytest.param(target, attribute.name, every, id=f"{name}-part")
             seen.add(attribute.type)
 
 
@@ -368,7 +366,9 @@ BY_PAYLOAD = ("c", "c-straight")
 """Targets that get payloads; an event without a required value has none on CAN."""
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "target", [pytest.param(each, marks=pytest.mark.slow) if each in COSTLY else each for each in TARGETS]
+)
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_value_that_cannot_be_read_is_absent(target: str) -> None:
     """Whatever it is, and also if the class requires it; an attribute that the class does not have changes nothing."""
@@ -392,24 +392,30 @@ SCALARS = ("flag", "tiny", "number", "real", "single", "text", "blob", "span", "
 """Attributes of every type that has values of numpy or pandas."""
 
 
-@pytest.mark.parametrize("target", [each for each in TARGETS if each not in ("spark", *SAME_VALUES)])
+SCALAR_CASES = [
+    *((target, name) for target in TARGETS if target not in (*COSTLY, *SAME_VALUES) for name in SCALARS),
+    *((target, name) for target in COSTLY if target != "spark" for name in SCALARS[::3]),
+]
+
+
+@pytest.mark.parametrize("case", some_of(SCALAR_CASES, 5), ids=str)
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
-def test_values_of_numpy_and_pandas_are_the_plain_values_that_they_equal(target: str) -> None:
+def test_values_of_numpy_and_pandas_are_the_plain_values_that_they_equal(case: tuple[str, str]) -> None:
     """Also in events that were not made by a constructor, and in every operator; constants are plain at once."""
-    for name in SCALARS[:: 3 if target in COSTLY else 1]:
-        pairs = [
-            (Sampler(**{name: value}), msgspec.structs.replace(Sampler(), **{name: scalar}))
-            for value in pool(vector(Sampler).find(name).type)
-            for scalar in scalars(value)
-        ]
-        plain, foreign = [one for one, _ in pairs], [other for _, other in pairs]
-        asked = list(edge_subscriptions(name))[:: EVERY * 2]
-        assert oracle(asked, foreign) == oracle(asked, plain)
-        check(target, asked, foreign)
+    target, name = case
+    pairs = [
+        (Sampler(**{name: value}), msgspec.structs.replace(Sampler(), **{name: scalar}))
+        for value in pool(vector(Sampler).find(name).type)
+        for scalar in scalars(value)
+    ]
+    plain, foreign = [one for one, _ in pairs], [other for _, other in pairs]
+    asked = list(edge_subscriptions(name))[:: EVERY * 2]
+    assert oracle(asked, foreign) == oracle(asked, plain)
+    check(target, asked, foreign)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", some_of(range(3), 3))
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_random_subscriptions_on_random_events(target: str, seed: int) -> None:
     """Types, kinds, exact, all_of, has, lacks and nested predicates, all mixed."""

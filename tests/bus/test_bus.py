@@ -15,11 +15,12 @@ from unittest.mock import MagicMock, Mock, create_autospec
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from genus import Event, Kind, Listener, Maybe, Subscription, UInt32, all_of, open_bus, this
-from genus.bus import BestEffort, Hard, Inbox, Soft, format_qos
+from genus.bus import BestEffort, Hard, Inbox, Soft, format_qos, register_link, shown_address
+from genus.bus._queue import Closed, EventQueue
 from genus.bus.types import Counters
 from genus.can import World
 from genus.errors import BusError, EventError, QueueFull, SpanError, SubscriptionError
@@ -605,6 +606,10 @@ class TestEventLoopsThatEnd:
         ending=st.sampled_from(["run", "close", "cancel"]),
         concurrency=st.integers(1, 3),
     )
+    @example(before=4, turns=3, after=2, ending="run", concurrency=2)
+    @example(before=4, turns=3, after=2, ending="close", concurrency=2)
+    @example(before=4, turns=3, after=2, ending="cancel", concurrency=1)
+    @example(before=4, turns=0, after=0, ending="run", concurrency=1)
     def test_all_events_are_accounted_for(
         self, before: int, turns: int, after: int, ending: str, concurrency: int
     ) -> None:
@@ -911,3 +916,201 @@ def test_a_publisher_that_waits_in_virtual_time_is_told_of_the_end_of_the_queue(
         assert program.is_done
     assert told == ["the queue of 'Loop' was closed while an event waited for room; the event is lost"]
     assert inbox.counters == Counters(delivered=2, failed=0, dropped=1, waiting=1)
+
+
+class TestWhatABusTellsOthers:
+    """Parts of Genus and programs that are about a bus, such as its page."""
+
+    def test_functions_are_called_at_its_end_unless_they_ended_before(self) -> None:
+        """One call for each time that a function was given, in the order they were given, and before the bus ends."""
+        called: list[Any] = []
+        bus = open_bus()
+        assert not bus.is_closed
+        bus.at_close(lambda: called.append(bus.is_closed))
+        first, second = (bus.at_close(partial(called.append, "twice")) for _ in range(2))
+        bus.at_close(partial(called.append, "last"))
+        first()
+        first()
+        bus.close()
+        bus.close()
+        assert called == [True, "twice", "last"]
+        second()
+        with pytest.raises(BusError, match="the bus is closed"):
+            bus.at_close(bus.close)
+
+    def test_a_function_that_was_given_twice_is_ended_once(self) -> None:
+        called: list[str] = []
+        function = partial(called.append, "called")
+        with open_bus() as bus:
+            end, _ = bus.at_close(function), bus.at_close(function)
+            end()
+        assert called == ["called"]
+
+    def test_it_publishes_events_of_any_type(self) -> None:
+        with open_bus() as bus:
+            loops: list[Any] = []
+            bus.subscribe(Loop, loops.append)
+            bus.publish(Loop(lane=1))
+            bus.publish(Lamp(on=True))
+            assert loops == [Loop(lane=1)]
+            assert bus.published() == {name(Loop): 1, name(Lamp): 1}
+            with pytest.raises(EventError):
+                bus.publish("an event")  # type: ignore[arg-type]
+
+    def test_it_lists_the_channels_that_are_announced(self) -> None:
+        with open_bus() as bus:
+            channel, other = bus.channel(Loop), bus.channel(Lamp)
+            assert bus.channels() == []
+            assert not channel.is_announced
+            with channel:
+                assert channel.is_announced
+                assert bus.channels() == [channel]
+                with other:
+                    assert set(bus.channels()) == {channel, other}
+            assert bus.channels() == []
+
+    def test_a_channel_is_of_an_event_type(self) -> None:
+        with open_bus() as bus:
+            with pytest.raises(
+                BusError, match="<class 'int'> is neither an event type nor a kind, so it has no channel"
+            ):
+                bus.channel(int)
+            with pytest.raises(BusError, match="Roadside is a kind, which has no events of its own"):
+                bus.channel(Roadside).announce()
+
+    def test_it_tells_which_last_values_are_forgotten(self) -> None:
+        told: list[Any] = []
+        with open_bus() as bus:
+            end, other = bus.on_forgotten(told.append), bus.on_forgotten(lambda event: told.append(event.on))  # type: ignore[attr-defined]
+            with bus.channel(Lamp, keep=True, keep_by="on") as channel:
+                assert (bus.kept_by(Loop), bus.kept_by(Lamp)) == (None, channel.keep)
+                channel.publish(Lamp(on=True))
+                channel.publish(Lamp(on=False))
+                channel.forget(on=True)
+                assert told == [Lamp(on=True), True]
+                end()
+                end()
+                channel.forget()
+                assert told[2:] == [False]
+                other()
+
+    def test_the_subscriptions_with_most_events_are_told_with_their_texts(self) -> None:
+        """Of the others, the counters: there may be very many."""
+        with open_bus() as bus:
+            for lane in range(3):
+                for _ in range(2):
+                    bus.collection(Loop).subscribe(print_nothing, where=this.lane > lane)
+            for lane in (1, 2, 2, 3):
+                bus.publish(Loop(lane=lane))
+            counted: Any = bus.traffic().subscriptions
+            largest, others = counted.largest(2)
+            assert {text: counters.delivered for text, counters in largest.items()} == {"Loop where lane > 0": 8}
+            assert [counters.delivered for counters in others] == [3, 3, 1, 1]
+            assert len(counted) == 3
+            assert counted["Loop where lane > 1"].delivered == 6
+            assert "Loop where lane > 2" in repr(counted)
+
+    def test_a_listener_shows_what_it_listens_to(self) -> None:
+        with open_bus() as bus:
+            listener = bus.collection(Loop).subscribe(print_nothing, where=this.lane > 1)
+            bus.publish(Loop(lane=2))
+            assert repr(listener).startswith("<Listener of 'Loop where lane > 1', Counters(")
+            assert listener in bus.listeners()
+
+
+def print_nothing(event: Event) -> None: ...
+
+
+def name(cls: type) -> str:
+    return cls.__name__
+
+
+def test_a_scheme_of_addresses_is_an_identifier() -> None:
+    with pytest.raises(BusError, match="'my-link' cannot be the scheme of an address; use letters, digits and _"):
+        register_link("my-link", lambda rest: None)
+    given: list[str] = []
+    register_link("test_scheme", given.append)
+    with open_bus("test_scheme:a:b?c") as bus:
+        assert bus.link is None
+    assert given == ["a:b?c"]
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("socketcan:vcan0", r"write can:socketcan\?channel=vcan0; known are "),
+        ("locl", "'locl' is not an address of a bus: did you mean 'local:'"),
+        ("local:here", "local: takes no name, but was given 'here'"),
+        ("local:?a=1", r"local: takes no options, but was given '\?a=1'"),
+        ("nowhere://ann:secret@host", "'nowhere://ann:...@host' is not an address"),
+    ],
+)
+def test_an_address_that_is_none_is_answered_with_what_to_write(address: str, message: str) -> None:
+    with pytest.raises(BusError, match=message):
+        open_bus(address)
+
+
+def test_an_address_is_shown_without_its_password() -> None:
+    assert shown_address("mqtt://ann:se:cr@et@broker/city?x=a:b@c") == "mqtt://ann:...@broker/city?x=a:b@c"
+    assert shown_address("mqtt://ann@broker/a:b@c") == "mqtt://ann@broker/a:b@c"
+
+
+def test_a_queue_that_is_closed_takes_nothing_more() -> None:
+    queue: EventQueue[int] = EventQueue("numbers", 2, "raise")
+    assert queue.put(1)
+    assert queue.put(2)
+    with pytest.raises(
+        QueueFull, match=r"the queue of 'numbers' holds 2 events already \(capacity=2, overflow='raise'"
+    ):
+        queue.put(3)
+    assert queue.dropped == 1
+    queue.close()
+    assert not queue.put(4)
+    assert queue.dropped == 2
+    assert [queue.get(), queue.get(0)] == [1, 2]
+    with pytest.raises(Closed):
+        queue.get()
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise LookupError
+
+
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (ValueError("bad"), "ValueError: bad"),
+        (ValueError("x" * 300), f"ValueError: {'x' * 188}"),
+        (Unspeakable(), "Unspeakable"),
+    ],
+)
+def test_a_listener_has_the_last_error_of_its_handler_as_text(problem: Exception, text: str) -> None:
+    def fail(event: Event) -> None:
+        raise problem
+
+    with open_bus(on_error=lambda *_: None) as bus:
+        listener = bus.subscribe(Loop, fail)
+        assert listener.last_error == ""
+        bus.publish(Loop(lane=1))
+        assert (listener.last_error, listener.counters.failed) == (text, 1)
+
+
+def test_what_waits_for_a_handler_is_reported_when_its_event_loop_ends() -> None:
+    """At once, not with the next event or the end of the bus."""
+
+    async def handle(event: Loop) -> None:
+        await asyncio.sleep(3600)
+
+    async def run(bus: Any) -> Any:
+        listener = bus.subscribe(Loop, handle)
+        for lane in range(3):
+            bus.publish(Loop(lane=lane))
+        await asyncio.sleep(0)
+        return listener
+
+    reported: list[str] = []
+    with open_bus(on_error=lambda _, __, problem: reported.append(str(problem))) as bus:
+        listener = asyncio.run(run(bus))
+        assert listener.counters == Counters(delivered=3, failed=1, dropped=2, waiting=0)
+        assert len(reported) == 3

@@ -10,6 +10,7 @@ are there twice.
 
 import random
 import re
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +22,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Maybe
-from genus.bus import RecordingWriter, read_recording
-from genus.bus._blocks import BUNDLE, HEADER, MARKER, Block, EventGroup, blocks_in, bundle, find_format, pack_events
+from genus.bus import RecordingWriter, _frames, read_recording
+from genus.bus._blocks import (
+    BUNDLE,
+    HEADER,
+    MARKER,
+    PAGE,
+    Block,
+    EventGroup,
+    blocks_in,
+    bundle,
+    find_format,
+    pack_events,
+)
 from genus.bus._codec import encode_event
 from genus.bus._frames import FIRST_FORMAT, FORMAT, Frame, FrameFormat, Gap, end_of_value, frames_in
 from genus.errors import RecordingError
@@ -41,6 +53,11 @@ class Parcel(Event):
 class Letter(Event):
     number: int
     text: str = ""
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "letters.genus"
 
 
 INSIDE = 1_000_000
@@ -214,6 +231,7 @@ def test_one_wrong_bit_costs_nothing_and_is_told(tmp_path: Path, compress: Any, 
         assert bool(damage) is not is_spare, f"byte {at}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [0, *(pytest.param(block, marks=pytest.mark.slow) for block in range(1, 40))])
 def test_whole_blocks_are_replayed_and_nothing_that_was_not_published(tmp_path: Path, block: int) -> None:
     path = tmp_path / "parcels.genus"
@@ -403,3 +421,234 @@ def test_the_structure_of_every_packet_ends_where_it_ends(loaded: list[bytes]) -
         assert end_of_value(each[:-1], 0) == len(each) or end_of_value(each[:-1], 0) == len(each[:-1]) + 1
     for _ in range(2000):
         end_of_value(chance.randbytes(chance.randrange(1, 60)), 0)
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+def ten_by_ten(path: Path) -> list[Block]:
+    """Four blocks of ten letters each, and their places."""
+    with RecordingWriter(path) as writer:
+        for number in range(40):
+            writer.write(Letter(number=number), number)
+            if number % 10 == 9:
+                writer.flush()
+    return [each for each in blocks_in(path.read_bytes()) if isinstance(each, Block) and each.head.events]
+
+
+def told(path: Path) -> tuple[list[int], list[str], int]:
+    """The numbers that are read, what is said about damage, without the path, and how many events are lost."""
+    recording = read_recording(path, [Letter])
+    numbers = [one.event.number for one in recording]  # type: ignore[attr-defined]
+    return numbers, [each.removeprefix(f"{path}: ") for each in recording.damage], recording.lost
+
+
+def test_a_file_that_was_cut_is_truncated_and_what_is_lost_counts_as_one_where_it_is_not_known(path: Path) -> None:
+    blocks = ten_by_ten(path)
+    data, last = path.read_bytes(), blocks[3]
+    path.write_bytes(data[: last.start + 30])
+    assert told(path) == ([*range(30)], [f"truncated at byte {last.start}: 30 bytes skipped"], 1)
+    path.write_bytes(data[: last.end - 1])
+    assert told(path) == ([*range(30)], [f"truncated at byte {last.start}: 10 of 10 events lost"], 10)
+    path.write_bytes(data[: last.end])
+    assert told(path) == ([*range(40)], [], 0)
+    path.write_bytes(data[: last.end] + b"more")
+    assert told(path) == ([*range(40)], [f"truncated at byte {last.end}: 4 bytes skipped"], 1)
+
+
+def test_bytes_between_blocks_are_told_and_cost_nothing(path: Path) -> None:
+    blocks = ten_by_ten(path)
+    data, at = path.read_bytes(), blocks[2].start
+    path.write_bytes(data[:at] + b"between" + data[at:])
+    assert told(path) == ([*range(40)], [f"damaged at byte {at}: 7 bytes skipped, 0 events lost"], 0)
+
+
+def test_blocks_that_are_missing_are_told_by_the_head_of_the_next(path: Path) -> None:
+    """Not if only what comes later was asked for."""
+    blocks = ten_by_ten(path)
+    data, start = path.read_bytes(), blocks[0].start
+    path.write_bytes(data[:start] + data[blocks[1].start :])
+    assert told(path) == ([*range(10, 40)], [f"damaged at byte {start}: 10 events lost before it"], 10)
+    path.write_bytes(data[: blocks[1].start] + data[blocks[2].start :])
+    lost = f"damaged at byte {blocks[1].start}: 10 events lost before it"
+    assert told(path) == ([*range(10), *range(20, 40)], [lost], 10)
+    recording = read_recording(path, [Letter])
+    assert [each.at_us for each in recording.read_from(25)] == [*range(25, 40)]
+    assert (recording.damage, recording.lost) == ([], 0)
+
+
+def test_before_the_first_block_there_is_one_gap_at_most() -> None:
+    """A missing header is an empty one."""
+    good = pack_events([1], b"", [EventGroup("Letter", {}, 1, *bundle(msgspec.msgpack.Encoder().encode_into, [{}]))])
+    found = {name: [each for each in blocks_in(data) if isinstance(each, Gap)] for name, data in {
+        "whole": HEADER + good, "without": good, "noise": b"noise" + good, "cut": HEADER[3:] + good, "nothing": b"",
+    }.items()}  # fmt: skip
+    assert found == {"whole": [], "without": [Gap(0, 0)], "noise": [Gap(0, 5)], "cut": [Gap(0, 5)], "nothing": []}
+
+
+# -- reading a file by parts -------------------------------------------------------------------------------------------
+
+
+@given(
+    data=st.binary(max_size=60), what=st.binary(min_size=1, max_size=4), at=st.integers(-5, 65), end=st.integers(0, 65)
+)
+@examples(200)
+def test_a_file_is_read_and_searched_as_its_bytes_are(data: bytes, what: bytes, at: int, end: int) -> None:
+    """Also for what lies across the parts that are read."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_frames, "READ_AHEAD", 8)
+        (path := Path(folder) / "file").write_bytes(data + what + data)
+        whole = path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            read = _frames.FileBytes(file, path)
+            assert len(read) == len(whole)
+            for start in (0, abs(at)):
+                assert read[start:end] == whole[start:end]
+                assert read.find(what, start) == whole.find(what, start)
+                assert read.find(what, start, end) == whole.find(what, start, end)
+            assert read[at:] == whole[at:]
+            assert read.rfind(what) == whole.rfind(what)
+            assert (read.find(b"\x00not there"), read.rfind(b"\x00not there")) == (-1, -1)
+
+
+VALUES = [
+    b"\x00", b"\x7f", b"\xe0", b"\xff", b"\xc0", b"\xc2", b"\xc3",
+    b"\xcc" + bytes(1), b"\xcd" + bytes(2), b"\xce" + bytes(4), b"\xcf" + bytes(8),
+    b"\xd0" + bytes(1), b"\xd1" + bytes(2), b"\xd2" + bytes(4), b"\xd3" + bytes(8),
+    b"\xca" + bytes(4), b"\xcb" + bytes(8),
+    b"\xa0", b"\xa1x", b"\xbf" + bytes(31), b"\xd9\x02xx", b"\xda\x00\x02xx", b"\xdb\x00\x00\x00\x02xx",
+    b"\xc4\x02xx", b"\xc5\x00\x02xx", b"\xc6\x00\x00\x00\x02xx",
+    b"\xd4" + bytes(2), b"\xd5" + bytes(3), b"\xd6" + bytes(5), b"\xd7" + bytes(9), b"\xd8" + bytes(17),
+    b"\xc7\x02\x01xx", b"\xc8\x00\x02\x01xx", b"\xc9\x00\x00\x00\x02\x01xx",
+    b"\x90", b"\x92\x01\x02", b"\x9f" + bytes(15), b"\xdc\x00\x02\x01\x02", b"\xdd\x00\x00\x00\x02\x01\x02",
+    b"\x80", b"\x81\x01\x02", b"\x8f" + bytes(30), b"\xde\x00\x01\x01\x02", b"\xdf\x00\x00\x00\x01\x01\x02",
+    b"\x92\x81\xa1a\x91\xc4\x01x\xc0",
+]  # fmt: skip
+"""Msgpack values of every form."""
+
+
+@pytest.mark.parametrize("value", VALUES, ids=bytes.hex)
+def test_the_structure_of_a_value_says_where_it_ends(value: bytes) -> None:
+    """Also if it was cut there: then it ends after the file."""
+    assert end_of_value(b"--" + value + b"\x01", 2) == 2 + len(value)
+    for size in range(1, len(value)):
+        found = end_of_value(value[:size], 0)
+        assert found is not None
+        assert found > size
+    assert end_of_value(b"\x92" + value + b"\xc1", 0) is None
+
+
+@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("noise", [b"x", b"\xc1", b"\x9e", b"xy"])
+def test_a_frame_is_found_right_after_any_noise(form: FrameFormat, noise: bytes) -> None:
+    """Also after one byte, as the marker has it."""
+    frame, at = form.frame(packet(Letter(number=1))), len(form.header)
+    found = list(frames_in(form.header + noise + frame + noise + frame, form))
+    ends = [(each.start, each.end, type(each)) for each in found]
+    first, second = at + len(noise), at + 2 * len(noise) + len(frame)
+    assert ends == [
+        (at, first, Gap), (first, first + len(frame), Frame), (first + len(frame), second, Gap),
+        (second, second + len(frame), Frame),
+    ]  # fmt: skip
+    assert [type(each) for each in frames_in(frame + frame, form)] == [Gap, Frame, Frame]
+
+
+UNSEEN = (0xEDB88320 << 1 | 1).to_bytes(5, "little")
+"""Wrong bits that a CRC-32 does not see, wherever they are: its polynomial."""
+
+
+def test_what_was_put_right_is_confirmed_by_the_second_checksum(path: Path) -> None:
+    """One wrong bit can be put right; with others that the first checksum does not see, the events are lost."""
+    (block, *_) = ten_by_ten(path)
+    data = path.read_bytes()
+
+    def wrong(at: int, bits: bytes) -> None:
+        changed = bytearray(data)
+        for place, each in enumerate(bits, at):
+            changed[place] ^= each
+        assert zlib.crc32(changed) == zlib.crc32(data) or len(bits) == 1
+        path.write_bytes(changed)
+
+    wrong(block.end - 30, b"\x04")
+    assert told(path)[0] == [*range(40)]
+    wrong(block.end - 30, UNSEEN)
+    changed = bytearray(path.read_bytes())
+    changed[block.end - 12] ^= 0x10
+    path.write_bytes(changed)
+    numbers, (said,), lost = told(path)
+    assert (numbers, lost) == ([*range(10, 40)], 10)
+    assert said == f"damaged at byte {block.start}: 10 of 10 events lost"
+
+
+@pytest.mark.parametrize("types", [1, 2])
+def test_a_damaged_page_costs_the_bundles_that_have_bytes_in_it_and_no_others(path: Path, types: int) -> None:
+    """Of their times, of where they end, or of their events; all events, if it is not known which are of which type."""
+    count = 700
+    with RecordingWriter(path) as writer:
+        writer._limit = 10_000
+        for number in range(count):
+            event = (
+                Letter(number=number, text="z" * 50) if number % types == 0 else Parcel(number=number, note="n" * 20)
+            )
+            writer.write(event, number)
+    data = path.read_bytes()
+    block = next(each for each in blocks_in(data) if isinstance(each, Block))
+    assert block.head.events == count
+    columns = count * (8 if types == 1 else 9)
+    bytes_of: dict[tuple[int, int], list[range]] = {}
+    at = columns
+    for kind, group in enumerate(block.groups):
+        for number in range(group.bundles):
+            bytes_of[kind, number] = [range(at - 4 * bool(number), at + 4)]
+            at += 4
+    payload = data[block.payload_start : block.end]
+    for kind, group in enumerate(block.groups):
+        start, begin = at + 5, 0
+        for number in range(group.bundles):
+            ends = bytes_of[kind, number][0]
+            end = int.from_bytes(payload[ends.stop - 4 : ends.stop], "little")
+            bytes_of[kind, number].append(range(start + begin, start + end))
+            begin = end
+        at = start + group.size
+    assert at == len(payload) == block.head.payload_size
+
+    def bundle_of(event: int) -> tuple[int, int]:
+        return event % types, event // types // BUNDLE
+
+    for number in range(count):
+        bytes_of[bundle_of(number)].append(range(8 * number, 8 * number + 8))
+    for page in range(0, len(payload), PAGE):
+        changed = bytearray(data)
+        hit = range(page, min(page + PAGE, len(payload)))
+        changed[block.payload_start + page : block.payload_start + hit.stop] = bytes(len(hit))
+        path.write_bytes(changed)
+        recording = read_recording(path, [Parcel, Letter])
+        lost = {
+            key
+            for key, parts in bytes_of.items()
+            if any(part.start < hit.stop and hit.start < part.stop for part in parts)
+        }
+        is_unknown = types == 2 and hit.start < columns and 8 * count < hit.stop
+        wanted = [] if is_unknown else [event for event in range(count) if bundle_of(event) not in lost]
+        assert [one.event.number for one in recording] == wanted, page  # type: ignore[attr-defined]
+        assert recording.lost == count - len(wanted)
+
+
+@pytest.mark.parametrize("rest", [-1, 0, 1])
+def test_a_payload_may_end_anywhere_in_a_page(path: Path, rest: int) -> None:
+    """It is read, and one wrong bit of it put right."""
+
+    def write(size: int) -> Block:
+        path.unlink(missing_ok=True)
+        with RecordingWriter(path) as writer:
+            writer.write(Parcel(number=1, load=bytes(size)), 0)
+        return next(each for each in blocks_in(path.read_bytes()) if isinstance(each, Block))
+
+    block = write(1000)
+    block = write(1000 + 2 * PAGE + rest - block.head.payload_size)
+    assert block.head.payload_size == 2 * PAGE + rest
+    assert replayed(path) == [1]
+    data = bytearray(path.read_bytes())
+    data[block.end - 1] ^= 1
+    path.write_bytes(data)
+    assert replayed(path) == [1]

@@ -15,7 +15,9 @@ import pytest
 from genus import Event, Subscription, open_bus, this
 from genus.bus import RecordingWriter, read_recording
 from genus.bus import _folder_recorder as landing_module
+from genus.bus._codec import encode_event
 from genus.bus._folder_recorder import FolderRecorder, record_to_folder
+from genus.bus._frames import FIRST_FORMAT, FORMAT, FrameFormat
 from genus.bus._recorder import Ticking
 from genus.errors import EventError, RecordingError
 from genus.testing import VirtualClock
@@ -317,7 +319,7 @@ def test_events_that_cannot_be_written_are_counted_and_reported_once(
     assert len(caplog.records) == 1
 
 
-def refuse(*_: object) -> None:
+def refuse(*_: object, **options: object) -> None:
     raise OSError(30, os.strerror(30))
 
 
@@ -346,3 +348,41 @@ def test_by_default_a_thread_lands_what_is_old_enough(tmp_path: Path, monkeypatc
         bus.publish(Step(number=1))
         assert seen.wait(120)
         assert list(landed(tmp_path).values()) == [[1]]
+
+
+@pytest.mark.parametrize("form", [FIRST_FORMAT, FORMAT])
+@pytest.mark.parametrize("kept", [0, 2])
+def test_what_a_dead_recorder_of_an_older_version_left_lands_up_to_its_last_whole_frame(
+    start: Callable[..., FolderRecorder], tmp_path: Path, form: FrameFormat, kept: int
+) -> None:
+    folder = tmp_path / "landing"
+    folder.mkdir()
+    frames = [form.frame(encode_event(Step(number=number), 0)) for number in range(3)]
+    part = folder / ".events-000000000007.part"
+    part.write_bytes(form.header + b"".join(frames[:kept]) + frames[2][:-1])
+    with open_bus() as bus, start(bus):
+        pass
+    assert landed(tmp_path) == ({"events-000000000007.genus": [*range(kept)]} if kept else {})
+    assert all(not read_recording(file, [Step]).damage for file in folder.glob("*.genus"))
+    assert not part.exists()
+
+
+def test_an_event_for_which_no_file_can_be_made_is_lost_and_told(
+    start: Callable[..., FolderRecorder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Once for all of them, and again after some that were written."""
+    with open_bus() as bus, start(bus, max_events=1) as recorder:
+        for turn in range(2):
+            with monkeypatch.context() as patch:
+                patch.setattr(landing_module, "RecordingWriter", refuse)
+                for number in range(3):
+                    bus.publish(Step(number=number))
+            assert recorder.lost == 3 * turn + 3
+            bus.publish(Step(number=9))
+        assert (recorder.written, recorder.lost, recorder.landed) == (2, 6, 2)
+    assert list(landed(tmp_path).values()) == [[9], [9]]
+    assert len(caplog.records) == 2
+    assert caplog.records[0].getMessage().startswith("events are not recorded, which is tried again: cannot write to")

@@ -634,3 +634,46 @@ def test_a_link_that_refuses_to_listen_leaves_no_listener_behind() -> None:
             bus.collection(State).subscribe(seen.append)
         link.deliver(State(number=1))
         assert not seen
+
+
+def test_of_an_own_and_another_event_of_one_key_a_subscriber_gets_the_newest() -> None:
+    """The other one, which the link knows, unless the own one is on its way now."""
+    link = KeepingMemory()
+    with Bus(link) as bus:
+        states = keeping(bus)
+        states.publish(State(number=1, source="shared"))
+        states.publish(State(number=2, source="own"))
+        link.arrive(State(number=3, source="shared"))
+        link.arrive(State(number=4, source="other"))
+        link.known[Parts, "plain"] = Parts(names=[], source="plain")
+        kept = bus.last_values(Event)
+        assert [(type(event), event.source) for event in kept] == [
+            (State, "own"), (State, "shared"), (State, "other"), (Parts, "plain"),
+        ]  # fmt: skip
+        assert [event.number for event in bus.last_values(State)] == [2, 3, 4]
+        during: list[list[int]] = []
+        bus.collection(State).subscribe(lambda _: during.append([e.number for e in bus.last_values(State)]))
+        during.clear()
+        states.publish(State(number=5, source="shared"))
+        assert during == [[2, 5, 4]]
+
+
+def test_a_channel_on_a_link_that_is_withdrawn_leaves_the_medium() -> None:
+    link = KeepingMemory()
+    with Bus(link) as bus:
+        states = keeping(bus)
+        states.publish(State(number=1, source="a"))
+        states.cancel()
+        assert link.withdrawn == 1
+        assert [event.number for event in bus.last_values(State)] == [1]
+
+
+def test_an_event_that_could_not_be_published_leaves_the_one_before() -> None:
+    link = KeepingMemory()
+    with Bus(link) as bus:
+        states = keeping(bus)
+        states.publish(State(number=1, source="a"))
+        link.refuses = True
+        with pytest.raises(BusError, match="not now"):
+            states.publish(State(number=2, source="a"))
+        assert [event.number for event in bus.last_values(State)] == [1]

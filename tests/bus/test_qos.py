@@ -27,6 +27,8 @@ QUALITIES = {
     "soft:20ms:100ms": Soft("20ms", expires="100ms"),
     "none": BestEffort(),
     "none:1": BestEffort(priority=1),
+    "none:20ms": BestEffort(period="20ms"),
+    "none:1:20ms": BestEffort(priority=1, period="20ms"),
 }
 
 
@@ -61,6 +63,8 @@ def test_a_channel_takes_the_text_of_the_command_line(text: str, expected: QoS) 
         ("soft:soon", "deadline is 'soon'; write seconds"),
         ("soft:10ms:sporadic", "expires is 'sporadic'; write seconds"),
         ("none:7", "priority is 7"),
+        ("none:0:1:2", "is none of hard:PERIOD"),
+        ("hard:10ms:two", "is none of hard:PERIOD"),
         (42, "42 is not a quality of service; give Hard"),
         (None, "None is not a quality of service"),
         (Soft, "is not a quality of service"),
@@ -69,6 +73,28 @@ def test_a_channel_takes_the_text_of_the_command_line(text: str, expected: QoS) 
 def test_what_is_no_quality_of_service_is_refused_with_what_to_write(given: object, message: str) -> None:
     with open_bus() as bus, pytest.raises((BusError, SpanError), match=message):
         bus.channel(Valve, given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Hard("10ms", omissions=-1), "omissions is -1; it must be 0 or more"),
+        (lambda: Hard("0ms"), "period is '0ms'"),
+        (lambda: Soft(0), "deadline is 0"),
+        (lambda: Soft("20ms", expires="19ms"), "expires is 19ms, before the deadline of 20ms"),
+        (lambda: Soft("20ms", period=0), "period is 0"),
+        (lambda: BestEffort(period="-1s"), "period is '-1s'"),
+        (lambda: BestEffort(priority=2), r"priority is 2; it must be 0 \(normal\) or 1 \(bulk\)"),
+    ],
+)
+def test_a_quality_of_service_that_no_medium_can_keep_is_refused(make: Callable[[], QoS], message: str) -> None:
+    with pytest.raises((BusError, SpanError), match=message):
+        make()
+
+
+def test_the_limits_of_a_quality_of_service_are_within_it() -> None:
+    assert Hard("10ms", omissions=0).omissions == 0
+    assert Soft("20ms", expires=0.02).expires == 0.02
 
 
 @given(st.text(max_size=20) | st.from_regex(r"(hard|soft|none)(:[a-z0-9.]{0,5}){0,3}", fullmatch=True))

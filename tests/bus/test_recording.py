@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,13 +20,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from genus import Event, Float32, Maybe, Subscription, all_of, open_bus, this
-from genus.bus import RecordingWriter, read_recording, record, replay
-from genus.bus._blocks import HEADER, EventGroup, bundle, pack_events
+from genus.bus import RecordingWriter, _recording_writer, read_recording, record, replay
+from genus.bus._blocks import HEADER, MAX_TYPES, Block, EventGroup, blocks_in, bundle, pack_events
 from genus.bus._codec import encode_event
-from genus.bus._recording_writer import FIRST_EVENTS
+from genus.bus._recording_writer import FEW, FIRST_EVENTS, group_by_class
+from genus.catalog.internal import state_type
 from genus.errors import BusError, RecordingError, SpanError
 from tests.examples import examples
-from tests.generators import Generator, Sampler
+from tests.generators import Generator, Sampler, declare
 
 
 class Mode(Enum):
@@ -377,3 +379,129 @@ def test_a_missing_file_and_an_unwritable_one(tmp_path: Path) -> None:
         read_recording(tmp_path / "nothing.genus")
     with pytest.raises(RecordingError, match="cannot write"):
         RecordingWriter(tmp_path / "no" / "folder.genus")
+
+
+def test_a_recording_that_cannot_be_written_has_ended(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """This is told once; what comes later is lost, and only closing raises."""
+    hand = Hand()
+    with open_bus() as bus:
+        recorder = record(bus, path, ticker=hand)
+        recorder.writer._file = SmallDisk(recorder.writer._file, 0)  # type: ignore[assignment]
+        bus.publish(Motor(rpm=1))
+        assert (recorder.written, recorder.lost, recorder.problem) == (0, 0, None)
+        hand.tick()
+        problem = recorder.problem
+        assert problem is not None
+        for _ in range(2):
+            bus.publish(Motor(rpm=2))
+            hand.tick()
+        assert (recorder.written, recorder.lost) == (0, 3)
+        assert recorder.problem is problem
+        for _ in range(2):
+            with pytest.raises(RecordingError, match="No space left"):
+                recorder.close()
+    assert [entry.getMessage() for entry in caplog.records] == [f"recording ended: {problem}"]
+
+
+def test_a_recording_whose_last_block_cannot_be_written_says_so_when_it_is_closed(path: Path) -> None:
+    with open_bus() as bus:
+        recorder = record(bus, path, ticker=Hand())
+        recorder.writer._file = SmallDisk(recorder.writer._file, 0)  # type: ignore[assignment]
+        bus.publish(Motor(rpm=1))
+        with pytest.raises(RecordingError, match="No space left"):
+            recorder.close()
+        assert (recorder.written, recorder.lost, recorder.problem is None) == (0, 1, False)
+
+
+# -- blocks ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, FEW, FEW + 1, MAX_TYPES, MAX_TYPES + 1])
+def test_a_block_has_events_of_so_many_types(count: int) -> None:
+    classes = [type(f"Of{number}", (), {}) for number in range(count)]
+    events = [cls() for cls in classes for _ in range(2)] + [classes[0]()]
+    grouped = group_by_class(events)
+    if count > MAX_TYPES:
+        assert grouped is None
+        return
+    assert grouped is not None
+    assert [*grouped.kinds] == [number for number in range(count) for _ in range(2)] + [0]
+    assert list(grouped.groups) == classes
+    assert [event for cls in classes for event in grouped.groups[cls]] == [
+        events[0],
+        events[1],
+        events[-1],
+        *events[2:-1],
+    ]
+
+
+def test_events_of_more_types_than_a_block_can_have_are_written_to_several(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_recording_writer, "MAX_TYPES", 12)
+    made: Any = [declare(f"recording.Of{number}", Event, {"number": int}) for number in range(15)]
+    with RecordingWriter(path) as writer:
+        writer._limit = 10_000
+        for number, cls in enumerate(made):
+            writer.write(cls(number=number), number)
+        assert writer.waiting == len(made)
+        writer.flush()
+        assert (writer.waiting, writer.written) == (0, len(made))
+    recording = read_recording(path, made)
+    assert [one.event.number for one in recording] == [*range(len(made))]  # type: ignore[attr-defined]
+    assert [type(one.event) for one in recording] == made
+    assert recording.index().events == len(made)
+
+
+def test_blocks_that_would_be_too_long_are_split(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_recording_writer, "MAX_SIZE", 700)
+    write(path, MOTORS)
+    recording = read_recording(path, [Motor])
+    assert [one.event for one in recording] == MOTORS
+    blocks = [each for each in blocks_in(path.read_bytes()) if isinstance(each, Block) and each.head.events]
+    assert len(blocks) > 1
+    assert sum(block.head.events for block in blocks) == len(MOTORS)
+    assert all(block.end - block.start <= 700 or block.head.events == 1 for block in blocks)
+
+
+def test_an_event_that_takes_more_than_a_block_can_is_lost_and_told(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(_recording_writer, "MAX_PAYLOAD", 3000)
+    monkeypatch.setattr(_recording_writer, "MAX_SIZE", 3000)
+    with RecordingWriter(path) as writer:
+        for direction in ("left", "x" * 3000, "right"):
+            writer.write(Motor(rpm=1, direction=direction), 0)
+        writer.flush()
+        assert (writer.written, writer.lost) == (2, 1)
+    assert [one.event.direction for one in read_recording(path, [Motor])] == ["left", "right"]  # type: ignore[attr-defined]
+    (entry,) = caplog.records
+    assert re.search(r"motors\.genus: an event of 3,\d+ bytes is too long and was not written", entry.getMessage())
+
+
+def test_types_that_the_program_does_not_have_are_read_by_what_the_recording_states(path: Path) -> None:
+    """Below its own classes; if types were asked for, only those that are below one of them."""
+    text = state_type(declare("recording.Fan", Motor, {"speed": float | None}))
+    assert text is not None
+    raw = [msgspec.Raw(msgspec.msgpack.encode({"rpm": 3, "speed": 2.0}))]
+    ends, bundles = bundle(msgspec.msgpack.Encoder().encode_into, raw)
+    groups = [EventGroup("recording.Vent", {}, 1, ends, bundles, text.replace(b"recording.Fan", b"recording.Vent"))]
+    path.write_bytes(HEADER + pack_events([5], b"", groups))
+    for types in (None, [Motor], [Step, Motor]):
+        recording = read_recording(path, types)
+        ((at_us, event),) = ((one.at_us, one.event) for one in recording)
+        assert (at_us, type(event).__name__, isinstance(event, Motor)) == (5, "Vent", True)
+        assert (event.rpm, event.speed) == (3, 2.0)  # type: ignore[attr-defined]
+    recording = read_recording(path, Step)
+    assert list(recording) == []
+    assert recording.problems == {"unknown type recording.Vent": 1}
+
+
+def test_a_type_is_stated_in_the_first_block_that_has_events_of_it(path: Path) -> None:
+    with RecordingWriter(path) as writer:
+        for event in (Motor(rpm=1), Motor(rpm=2), Step(number=1), Motor(rpm=3)):
+            writer.write(event, 0)
+            writer.flush()
+    blocks = [each for each in blocks_in(path.read_bytes()) if isinstance(each, Block) and each.head.events]
+    stated = [(group.name, bool(group.statement)) for block in blocks for group in block.groups]
+    assert stated == [("Motor", True), ("Motor", False), ("Step", True), ("Motor", False)]

@@ -9,12 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from genus import Event, Maybe
-from genus.bus import RecordingWriter, read_recording
+from genus.bus import RecordingWriter, _recording_index, read_recording
 from genus.bus._blocks import Block, blocks_in
 from genus.bus._codec import encode_event
 from genus.bus._frames import FIRST_FORMAT, FORMAT, FileBytes, FrameFormat
@@ -22,6 +23,7 @@ from genus.bus._recording_index import FRAMES_PER_PLACE
 from genus.bus.types import Recorded
 from genus.errors import RecordingError
 from genus.model import Unit
+from tests.examples import some_of
 
 
 class Step(Event):
@@ -57,7 +59,7 @@ def later(found: list[Recorded], time_us: int) -> list[Recorded]:
 
 
 @pytest.mark.parametrize("form", [None, FORMAT, FIRST_FORMAT], ids=["blocks", "second", "first"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", some_of(range(6), 5))
 def test_reading_from_a_time_gives_what_is_there_from_it_on(path: Path, form: FrameFormat | None, seed: int) -> None:
     """Also where times go back, and after damage anywhere."""
     rest = random.Random(seed)
@@ -243,3 +245,59 @@ def test_progress_is_told_and_can_end_the_pass(path: Path) -> None:
     with pytest.raises(InterruptedError):
         recording.index(stop)
     assert recording.index().events == 100
+
+
+@pytest.mark.parametrize("form", [FORMAT, FIRST_FORMAT], ids=["second", "first"])
+def test_the_index_of_an_older_file_says_what_it_has(
+    path: Path, form: FrameFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Times that go back and what is no event do not count; units that were stated hold from a time on too."""
+    monkeypatch.setattr(_recording_index, "REPORT_BYTES", 3000)
+    monkeypatch.setattr(_recording_index, "FRAMES_PER_PLACE", 10)
+
+    class Pipe(Event, name="index.Pipe"):
+        flow: Annotated[float, Unit("m/s")]
+
+    pack = msgspec.msgpack.encode
+    packets = [pack(("units of index.Pipe", 0, {"flow": "km/h"}))]
+    packets += [encode_event(Pipe(flow=36.0), 1000 * number) for number in range(100)]
+    packets += [encode_event(Step(number=1), 500), pack(("Step", 1 << 62, {"number": 1}))]
+    frames = [*map(form.frame, packets)]
+    frames[7] = bytes(len(frames[7]))
+    path.write_bytes(form.header + b"".join(frames))
+    recording, told = read_recording(path, [Pipe, Step]), list[tuple[int, int]]()
+    index = recording.index(lambda done, total: told.append((done, total)))
+    assert recording.index() is index
+    assert (index.start_us, index.end_us, index.events) == (0, 99_000, 100)
+    assert index.types == {"index.Pipe": 99, "Step": 1}
+    assert (index.damaged, index.size) == (1, path.stat().st_size)
+    assert told[-1] == (index.size, index.size)
+    assert told[:-1] == sorted(set(told[:-1]))
+    assert len(told) >= index.size // 4000
+    assert [(each.at_us, each.event.flow) for each in recording.read_from(98_000) if isinstance(each.event, Pipe)] == [
+        (98_000, 10.0), (99_000, 10.0),
+    ]  # fmt: skip
+    assert [each.type for each in index.units] == ["index.Pipe"]
+    assert len(index.places) == -(-len(frames) // 10)
+    monkeypatch.setattr(_recording_index, "BYTES_PER_PLACE", 1)
+    assert len(read_recording(path).index().places) == len(frames)
+
+
+@pytest.mark.parametrize("form", [None, FORMAT, FIRST_FORMAT], ids=["blocks", "second", "first"])
+def test_a_file_without_events_has_an_index_without_times(path: Path, form: FrameFormat | None) -> None:
+    write(path, [], form)
+    index = read_recording(path).index()
+    assert (index.start_us, index.end_us, index.events, index.types, index.damaged) == (None, None, 0, {}, 0)
+    assert list(read_recording(path).read_from(0)) == []
+
+
+def test_an_index_that_is_not_where_it_says_is_not_used(path: Path) -> None:
+    """Bytes before it are missing: the heads of the blocks that are there say what the file has."""
+    write(path, list(range(2000)))
+    data = path.read_bytes()
+    blocks = [each for each in blocks_in(data) if isinstance(each, Block) and each.head.events]
+    assert len(blocks) > 2
+    path.write_bytes(data[: blocks[1].start] + data[blocks[1].end :])
+    index = read_recording(path).index()
+    assert index.events == 2000 - blocks[1].head.events
+    assert [place.offset for place in index.places][:2] == [blocks[0].start, blocks[1].start]

@@ -268,3 +268,25 @@ def test_a_process_without_such_values_does_not_ask_for_them() -> None:
     decoder = EventDecoder([Fresh])
     decoder.decode(encode_event(Fresh(lane=1), 0))
     assert Fresh not in unread_types
+
+
+def test_what_a_class_refuses_itself_is_no_event() -> None:
+    """The values can be read one by one, so nothing is left out."""
+
+    class Even(Event, name="unread.Even"):
+        number: int
+        more: Maybe[UInt8] = None
+
+        def __post_init__(self) -> None:
+            if self.number % 2:
+                raise ValueError("odd")
+
+    def packet(**values: int) -> bytes:
+        return PACK(("unread.Even", 0, values))
+
+    found, unread = read(Even, packet(number=3))
+    assert found == Rejected("not a unread.Even: odd")
+    assert list(unread.lines()) == []
+    found, unread = read(Even, packet(number=4, more=300))
+    assert (found.number, found.more) == (4, None)
+    assert len(list(unread.lines())) == 1

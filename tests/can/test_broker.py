@@ -135,6 +135,7 @@ class Watch:
         self.hosts[index].restart(self.stations[index])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("restarts", "lose_tables", "noisy"),
     [

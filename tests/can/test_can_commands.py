@@ -109,7 +109,7 @@ def test_nodes_meet_through_a_broker_and_a_monitor_sees_them(address: str, broke
     ("arguments", "message", "code"),
     [
         (("broker", "ipc:", "--catalog", "city.json", "--tables", "t.json"), "is no CAN bus", 2),
-        (("broker", "can:virtual", "--catalog", "none.json", "--tables", "t.json"), "there is no such file", 1),
+        (("broker", "can:virtual", "--catalog", "none.json", "--tables", "t.json"), "does not exist", 2),
         (("broker", "can:virtual", "--catalog", "city.json", "--tables", "road.py"), "road.py", 1),
         (("monitor", "can:nowhere"), "cannot be opened", 1),
         (("node", "can:virtual"), "give --subscribe, --publish or both", 2),
@@ -134,6 +134,7 @@ def test_a_subscription_that_cannot_be_bound_gives_exit_code_1() -> None:
     assert genus("can", "node", bus, "--subscribe", "Loop", "--for", "0.1").returncode == 0
 
 
+@pytest.mark.slow
 def test_two_brokers_do_not_share_their_tables(address: str, broker: Running) -> None:
     done = genus("can", "broker", address, "--catalog", "city.json", "--tables", "broker.json")
     assert done.returncode == 1

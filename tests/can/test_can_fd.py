@@ -104,6 +104,7 @@ def published(prepared: PreparedSystem, seed: int) -> dict[str, int]:
     return {result.channel: result.published for result in outcome.channels if result.qos_class != "hard"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40))])
 def test_a_system_that_is_admitted_is_admitted_on_can_fd_and_delivers_the_same(seed: int) -> None:
     """No event takes longer on CAN FD, so no bound of a plan may grow, and the simulator keeps those of both."""

@@ -200,6 +200,7 @@ def damaged(text: str, count: int) -> Iterator[str]:
         yield text[:at] + rng.choice(["", "<", '"', "0", "\x00"]) + text[at + rng.randrange(3) :]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*FILES, "battery.cdd"])
 def test_damaged_files_raise_nothing_but_a_dbc_error(name: str, tmp_path: Path) -> None:
     for text in damaged((GOLDEN / name).read_text(encoding="utf-8"), 150):

@@ -23,7 +23,7 @@ from genus.can._dbc.message_types import UNKNOWN_ID, MessageDecoder, declare_kin
 from genus.can._logs.frames import EXTENDED, FrameColumns
 from genus.can._logs.text_reader import parse_candump
 from genus.model import Event, name_of, vector
-from tests.examples import examples
+from tests.examples import examples, some_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "can"
 TESLA = DATA / "tesla"
@@ -39,13 +39,6 @@ def dbc_files() -> list[Path]:
     """Every real DBC file that can be read."""
     found = [*(DATA / "dbc_cantools").glob("*"), *TESLA.glob("*")]
     return sorted(path for path in found if path.suffix.lower() == ".dbc" and path.name not in REFUSED_BY_CANTOOLS)
-
-
-def some_files(every: int) -> list[Any]:
-    """Every so many of the files; the others are for `make test-all`."""
-    return [
-        path if at % every == 0 else pytest.param(path, marks=pytest.mark.slow) for at, path in enumerate(dbc_files())
-    ]
 
 
 def frames_of(sent: list[Sent], width: int = 64, channels: tuple[str | None, ...] = ("can0",)) -> FrameColumns:
@@ -123,7 +116,7 @@ def random_frames(dbc: Dbc, seed: int, each: int) -> list[Sent]:
 
 
 @needs_data
-@pytest.mark.parametrize("path", some_files(every=3), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some_of(dbc_files(), 6), ids=lambda path: path.stem)
 @pytest.mark.parametrize("each", [8, pytest.param(80, marks=pytest.mark.slow)])
 def test_every_message_of_real_files_decodes_as_frame_by_frame(path: Path, each: int) -> None:
     """Values, labels, presence, source and reasons are the same, whatever the bytes and lengths."""
@@ -133,8 +126,9 @@ def test_every_message_of_real_files_decodes_as_frame_by_frame(path: Path, each:
         assert got == wanted
 
 
+@pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize("path", some_files(every=6), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some_of(dbc_files(), 12), ids=lambda path: path.stem)
 @pytest.mark.parametrize("each", [5, pytest.param(40, marks=pytest.mark.slow)])
 def test_truncated_frames_decode_as_frame_by_frame(path: Path, each: int) -> None:
     """Whatever the lengths, and whatever is behind the end of the frames."""
@@ -145,6 +139,7 @@ def test_truncated_frames_decode_as_frame_by_frame(path: Path, each: int) -> Non
         assert got == wanted
 
 
+@pytest.mark.slow
 @needs_data
 def test_the_tesla_frames_have_the_given_signals_exactly() -> None:
     """5,368 frames of a car with every page of its multiplexers, and what cantools made of them."""

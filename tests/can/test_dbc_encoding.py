@@ -206,6 +206,7 @@ def same(one: object, other: object) -> bool:
     return one == other or (isinstance(one, float) and isinstance(other, float) and math.isclose(one, other))
 
 
+@pytest.mark.slow
 @needs_data
 def test_every_real_message_is_encoded_as_cantools_encodes_it() -> None:
     rng = random.Random(11)

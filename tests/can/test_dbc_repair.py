@@ -24,7 +24,7 @@ from genus.can._dbc.dbc_text import split_statements
 from genus.can.types import Dbc, MessageLayout
 from genus.cli import genus
 from genus.errors import DbcError
-from tests.examples import examples
+from tests.examples import examples, some_of
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "can"
 needs_data = pytest.mark.skipif(not DATA.exists(), reason=f"real data not found: {DATA}")
@@ -47,13 +47,6 @@ MESSAGE = 'BO_ 11 M: 8 ECU\n SG_ a : 0|8@1+ (1,0) [0|0] "" XXX\n'
 def dbc_files() -> list[Path]:
     found = [*(DATA / "dbc_cantools").glob("*"), *(DATA / "tesla").glob("*")]
     return sorted(path for path in found if path.suffix.lower() == ".dbc")
-
-
-def some_files(every: int) -> list[Any]:
-    """Every so many of the files; the others are for `make test-all`."""
-    return [
-        path if at % every == 0 else pytest.param(path, marks=pytest.mark.slow) for at, path in enumerate(dbc_files())
-    ]
 
 
 def loaded(text: str, folder: Path, encoding: str = "utf-8") -> Dbc:
@@ -282,7 +275,7 @@ def test_a_signal_that_is_repeated_for_other_values_of_a_multiplexer_is_one(tmp_
 
 
 def test_a_reason_is_short_even_if_the_file_is_no_text(tmp_path: Path) -> None:
-    (tmp_path / "made.dbc").write_bytes(random.Random(1).randbytes(5000).replace(b"\n", b""))
+    (tmp_path / "made.dbc").write_bytes(b"BO_ " + random.Random(1).randbytes(5000).replace(b"\n", b""))
     with pytest.raises(DbcError, match="cannot read it as DBC: Invalid syntax at line 1") as refused:
         load_dbc(tmp_path / "made.dbc")
     assert len(str(refused.value)) < 400 + len(str(tmp_path))
@@ -389,7 +382,7 @@ def described(message: Message) -> tuple[Any, ...]:
 
 
 @needs_data
-@pytest.mark.parametrize("path", some_files(every=3), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", some_of(dbc_files(), 3), ids=lambda path: path.stem)
 def test_repairing_a_file_without_errors_changes_nothing(path: Path) -> None:
     text = decode_text(path.read_bytes())
     repaired = repair_dbc(text)
@@ -478,6 +471,7 @@ def check_damaged(path: Path, seed: int, folder: Path) -> None:
         assert found[message.frame_id, message.extended] == decoding(message), message.name
 
 
+@pytest.mark.slow
 @needs_data
 @examples(300)
 @given(path=st.sampled_from(dbc_files() or [Path()]), seed=st.integers(0, 1 << 32))

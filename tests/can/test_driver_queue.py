@@ -20,6 +20,7 @@ def check_promises(run: Run) -> None:
     assert run.most_overtaken() <= 1, "only the frame in the driver may be less urgent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fifo", [10, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 100))])
 def test_at_80_percent_load_no_event_is_sent_after_it_expired_and_every_lateness_is_told(fifo: int) -> None:
     run = Run(Workload(fifo=fifo, seconds=2.5), "echo").run()

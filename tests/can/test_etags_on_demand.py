@@ -57,6 +57,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [Pipe, Metered, Event, GasPipe])
 def test_events_of_types_without_event_tags_are_received(world: World, wanted: Any) -> None:
     """The subscriber comes first and knows nothing of the types below; two publishers come one after the other."""
@@ -108,6 +109,7 @@ class Street:
         self.bus.run(self.bus.now + milliseconds * MS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", [Pipe, Metered, Event])
 def test_nodes_with_one_catalog_file_agree_on_event_tags(tmp_path: Path, wanted: type) -> None:
     """The reader started before the event tags were given, and takes them over when the channel is announced."""

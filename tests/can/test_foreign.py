@@ -509,6 +509,7 @@ def test_a_node_and_a_database_share_a_bus(car: Path) -> None:
     assert machine.dropped() == {"unknown identifier": 1}
 
 
+@pytest.mark.slow
 @needs_data
 def test_every_frame_of_a_real_database_is_an_event_or_counted() -> None:
     """And what became an event is encoded to a frame that becomes the same event."""

@@ -21,7 +21,7 @@ from genus.can._live.interfaces import enlarge_buffer, lost_datagrams, parse_add
 from genus.cli import genus
 from genus.errors import BusError, DbcError, EventError
 from tests.can.test_foreign import CAR
-from tests.can.test_live import eventually
+from tests.waiting import wait_for
 
 GROUP = "239.74.163.11"
 
@@ -263,7 +263,7 @@ def test_the_monitor_shows_messages_of_databases(address: Callable[..., str], ot
         other.send(drive(3.0))
         other.send(can.Message(arbitration_id=256, data=b"", is_extended_id=False))
         other.send(can.Message(arbitration_id=0x7AB, data=b"", is_extended_id=False))
-        assert eventually(lambda: live.snapshot().frames == 3)
+        wait_for(lambda: live.snapshot().frames == 3)
         shown = live.snapshot()
     assert [(each.channel, each.qos, each.events) for each in shown.channels] == [
         ("0x7ab", "FOREIGN", 1),
@@ -299,6 +299,7 @@ with can.Bus(interface="udp_multicast", channel="{group}", port=port, hop_limit=
 """
 
 
+@pytest.mark.slow
 def test_frames_of_another_process_are_events_or_counted(multicast: str) -> None:
     port = multicast.split("port=")[1].split("&")[0]
     frames = 2000
@@ -307,8 +308,8 @@ def test_frames_of_another_process_are_events_or_counted(multicast: str) -> None
         bus.collection(bus.types["Drive"]).subscribe(lambda event: speeds.append(event.speed))
         program = textwrap.dedent(SENDER).format(group=GROUP)
         subprocess.run([sys.executable, "-c", program, port, str(frames), "2000"], check=True, timeout=60)
-        assert eventually(lambda: bus.traffic().link.get("received", 0) >= frames, 30)
-        assert eventually(lambda: len(speeds) >= frames * 9 // 10, 30)
+        wait_for(lambda: bus.traffic().link.get("received", 0) >= frames)
+        wait_for(lambda: len(speeds) >= frames * 9 // 10)
         link = bus.traffic().link
         assert link["received: Drive"] + link["dropped: Drive: too short: 2 of 4 bytes"] == frames
         assert speeds == [number * 0.01 for number in range(frames) if number % 10]
@@ -338,6 +339,7 @@ def test_what_a_socket_loses_is_counted() -> None:
 # -- commands ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_commands_know_the_types_of_the_address(multicast: str, tmp_path: Path) -> None:
     listening = subprocess.Popen(
         [sys.executable, "-m", "genus", "sub", "--bus", multicast, "Lamp where on == 1", "--limit", "1", "--json"],

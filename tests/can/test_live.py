@@ -31,6 +31,7 @@ from genus.can._protocol.time_service import sync_frame
 from genus.can._wire.frame import Timing
 from genus.can.types import ChannelConflict
 from genus.errors import BusError, EventError, SubscriptionError
+from tests.waiting import wait_for
 
 GROUP = "239.74.163.9"
 
@@ -74,13 +75,6 @@ def virtual(catalog: Path, request: pytest.FixtureRequest) -> Callable[..., str]
         return "can:virtual?" + "&".join(f"{key}={value}" for key, value in given.items() if value is not None)
 
     return address
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
-    ends = time.monotonic() + seconds
-    while not condition() and time.monotonic() < ends:
-        time.sleep(0.005)
-    return condition()
 
 
 def test_two_nodes_of_one_process_exchange_events_by_type(virtual: Callable[..., str]) -> None:
@@ -196,8 +190,8 @@ def test_a_live_hard_channel_uses_its_slots(virtual: Callable[..., str], tmp_pat
         node = tower.link.node  # type: ignore[union-attr]
         for number in range(5):
             beacons.publish(Beacon(number=number))
-            assert eventually(lambda number=number: _has_result(node.counts().sent["Beacon"], number + 1))  # type: ignore[misc]
-        assert eventually(lambda: any(isinstance(trouble, EventMissing | HardStopped) for trouble in troubles))
+            wait_for(lambda number=number: _has_result(node.counts().sent["Beacon"], number + 1))  # type: ignore[misc]
+        wait_for(lambda: any(isinstance(trouble, EventMissing | HardStopped) for trouble in troubles))
         counts = node.counts().sent["Beacon"]
     told = [trouble.event.number for trouble in troubles if isinstance(trouble, NotSent | MaybeSent)]  # type: ignore[attr-defined]
     assert len(told) == counts.failed + counts.unknown
@@ -336,8 +330,8 @@ def test_a_broker_and_a_node_with_a_wrong_catalog_tell_each_other(
             sirens = stranger.channel(Siren, "soft:1s", on_problem=troubles.append)
             with suppress(BusError):  # the broker may be quicker than the announcement
                 sirens.announce()
-                assert eventually(lambda: any(isinstance(each, BindingFailed) for each in troubles))
-            assert eventually(lambda: any(isinstance(each, ChannelConflict) for each in notices))
+                wait_for(lambda: any(isinstance(each, BindingFailed) for each in troubles))
+            wait_for(lambda: any(isinstance(each, ChannelConflict) for each in notices))
     (conflict,) = [each for each in notices if isinstance(each, ChannelConflict)]
     assert conflict.node == 3
     assert "is another type there, and Beacon here" in conflict.reason
@@ -349,7 +343,7 @@ def test_the_time_of_a_live_bus_has_a_precision_and_starts_tasks(virtual: Callab
     with open_bus(virtual(number=1, synchronised="yes", granularity="2ms")) as bus:
         starts: list[int] = []
         task = bus.every("20ms", lambda: starts.append(bus.time_ns()), offset="5ms")
-        assert eventually(lambda: len(starts) >= 3)
+        wait_for(lambda: len(starts) >= 3)
         assert bus.time().precision_ns == 2_000_000  # alone on its bus, it is the master
         task.cancel()
         assert task.timing.starts >= 3
@@ -365,7 +359,7 @@ def test_a_handler_may_announce_and_publish_another_type(virtual: Callable[..., 
         two.collection(Beacon).subscribe(
             lambda event: two.publish(Flare(number=event.number)) if type(event) is Beacon else None
         )
-        assert eventually(lambda: one._link.node.catalog is not None and two._link.node.catalog is not None)  # type: ignore[union-attr]
+        wait_for(lambda: one._link.node.catalog is not None and two._link.node.catalog is not None)  # type: ignore[union-attr]
         one.collection(Beacon).publish(Beacon(number=5))
         assert flares.get(10) == Flare(number=5)
     broker.close()
@@ -388,7 +382,7 @@ def test_an_exception_in_a_thread_is_logged_and_does_not_stop_it(
         host.machine.receive = lambda *_: 1 / 0
         channel = one.channel(Beacon, BestEffort())
         channel.announce()
-        assert eventually(lambda: two.traffic().link.get("failed: a frame could not be processed", 0) > 0)
+        wait_for(lambda: two.traffic().link.get("failed: a frame could not be processed", 0) > 0)
         host.machine.receive = receive
         channel.cancel()
         channel.announce()
@@ -432,9 +426,9 @@ def test_an_interface_that_died_is_told_once_and_may_come_back(
         host.call(lambda now: node.announce(Beacon, BestEffort(), now, on_problem=troubles.append))
         sent = host.counters()["sent"]
         bus.failing = True
-        assert eventually(lambda: bool(troubles))
+        wait_for(lambda: bool(troubles))
         bus.failing = False
-        assert eventually(lambda: host.counters()["sent"] > sent), "it claims its number again"
+        wait_for(lambda: host.counters()["sent"] > sent, "it claims its number again")
         text = "gone" if not isinstance(problem, ValueError) else "ValueError: gone"
         assert host.counters()[f"receive failed: {text}"] > 0
         assert caplog.text.count("nothing can be read") == caplog.text.count("can be read again") == 1
@@ -454,7 +448,7 @@ def test_a_frame_counts_as_sent_when_the_controller_returned_it(virtual: Callabl
         for number in range(200):
             beacons.publish(Beacon(number=number))
         assert [inbox.get(5).number for _ in range(200)] == list(range(200))
-        assert eventually(lambda: one.traffic().link["sent"] >= 202)
+        wait_for(lambda: one.traffic().link["sent"] >= 202)
         link = one.traffic().link
         assert link.get("echoes ignored", 0) <= link.get(
             "never confirmed", 0
@@ -501,7 +495,7 @@ def test_the_walk_through_on_a_virtual_socketcan_bus(catalog: Path) -> None:
         for number in range(50):
             beacons.publish(Beacon(number=number))
         assert [inbox.get(5).number for _ in range(50)] == list(range(50))
-        assert eventually(lambda: sensor.traffic().link["sent"] >= 52)
+        wait_for(lambda: sensor.traffic().link["sent"] >= 52)
 
 
 def test_closing_sends_what_waits(virtual: Callable[..., str]) -> None:
@@ -594,9 +588,9 @@ def run_rate(multicast: Callable[[int], str], catalog: Path, tmp_path: Path, rat
                 [sys.executable, "publisher.py", multicast(1), str(rate), str(count)],
                 cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
             ).stdout.split()  # fmt: skip
-            assert eventually(lambda: len(received) + bus.traffic().link.get("lost: Beacon", 0) >= count)
+            wait_for(lambda: len(received) + bus.traffic().link.get("lost: Beacon", 0) >= count)
             lost = bus.traffic().link.get("lost: Beacon", 0)
-        assert eventually(lambda: ask() == [[count, count]]), "the monitor agrees when it has read everything"
+        wait_for(lambda: ask() == [[count, count]], "the monitor agrees when it has read everything")
         monitor.stdin.close()
     assert int(printed[0]) == count
     assert len(received) == len(set(received))
@@ -624,7 +618,7 @@ def test_own_frames_that_the_interface_returns_are_ignored(multicast: Callable[[
         for number in range(100):
             beacons.publish(Beacon(number=number))
         assert [inbox.get(5).number for _ in range(100)] == list(range(100))
-        assert eventually(lambda: bus.traffic().link.get("echoes ignored", 0) >= 100)
+        wait_for(lambda: bus.traffic().link.get("echoes ignored", 0) >= 100)
         with pytest.raises(TimeoutError):
             inbox.get(0.2)
 
@@ -644,7 +638,7 @@ def test_errors_of_a_socketcand_server_pass_python_cans_filters(catalog: Path) -
             beacons = bus.channel(Beacon, BestEffort(), on_problem=troubles.append)
             beacons.announce()
             client.sendall(b"< error 00000040 1.000001 >")
-            assert eventually(lambda: any(isinstance(each, BusOff) for each in troubles))
+            wait_for(lambda: any(isinstance(each, BusOff) for each in troubles))
             beacons.publish(Beacon(number=0x12345678))
             client.sendall(b"< error 00000100 2.000001 >")
             received = ""

@@ -97,7 +97,7 @@ def test_numbers_of_lines_are_no_times(tmp_path: Path) -> None:
 
 
 def test_a_guess_whose_frames_are_all_empty_is_none(tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match=r"describe its columns \(columns=, --columns\)"):
+    with pytest.raises(RecordingError, match=r"describe its columns \(columns=, --log-columns\)"):
         log_of(tmp_path, "".join(f"{at}.5 123 0\n{at}.7 124 0\n" for at in range(9)))
 
 

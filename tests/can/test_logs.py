@@ -159,6 +159,7 @@ def test_a_file_cut_anywhere_is_read_up_to_the_cut(ending: str, tmp_path: Path) 
             assert len(found) >= whole[:end].count(b"\n") - (ending == "csv")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", WRITERS)
 def test_a_packed_file_cut_anywhere_is_read_up_to_the_cut(ending: str, tmp_path: Path) -> None:
     """And its last line, which may have been longer, is not taken for a frame."""
@@ -191,6 +192,7 @@ def test_a_packed_file_that_is_damaged_is_read_up_to_the_damage(tmp_path: Path) 
     assert "CRC" in str(log.skipped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("files", [25, pytest.param(500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("ending", WRITERS)
 def test_flipped_bytes_never_raise(ending: str, files: int, tmp_path: Path) -> None:
@@ -624,11 +626,14 @@ def test_the_command_prints_events_as_lines_of_json(log: Path) -> None:
 
 
 def test_the_command_ends_with_one_line_where_nothing_can_be_read(log: Path, tmp_path: Path) -> None:
-    for arguments in (["none.log"], [log, "--format", "xyz"], [log, "-s", "Nothing"], [log, "-o", tmp_path]):
+    for arguments in (["none.log"], [log, "-s", "Nothing"]):
         done = run(*arguments)
         assert isinstance(done.exception, GenusError), done.output
         assert done.exit_code == 1
-    assert run(log, "--append").exit_code == 2
+    for wrong in (["--append"], ["-o", tmp_path], ["--format", "xyz"]):
+        assert run(log, *wrong).exit_code == 2
+    other = run(log, "--channel", "can7")
+    assert (other.exit_code, "did you mean 'can" in other.output) == (1, True)
 
 
 def test_python_cans_reader_is_the_oracle_for_lines(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from genus.bus._codec import EventDecoder, Recorded, Rejected, encode_event
 from genus.can._wire.payload import PayloadCodec
 from genus.errors import EventError, SubscriptionError
 from genus.filters._evaluate import round_to_float32
-from genus.model import Float32, Int8, Int16, UInt8, UInt16, UInt32, attributes, check, vector
+from genus.model import Float32, Int8, Int16, Int32, UInt8, UInt16, UInt32, attributes, check, vector
 from genus.model._event import create_event
 from genus.model._plain import is_same
 from genus.model._values import unread_values
@@ -217,6 +217,37 @@ def test_sizes_of_a_class_are_those_of_its_attributes() -> None:
     assert layout.max_size_with(["time"]) == 10
     assert layout.max_size_with(["place"]) is None
     assert layout_of(Loop, ("category", "speed")).max_size_with(["category", "speed"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("annotation", "least", "most"),
+    [
+        (bool, 1, 1), (Int8, 1, 1), (UInt8, 1, 1), (Int16, 2, 2), (UInt16, 2, 2), (Int32, 4, 4), (UInt32, 4, 4),
+        (int, 8, 8), (Float32, 4, 4), (float, 8, 8), (datetime, 8, 8), (timedelta, 8, 8), (Category, 1, 1),
+        (Annotated[str, msgspec.Meta(max_length=10)], 1, 41), (Annotated[str, msgspec.Meta(max_length=63)], 1, 253),
+        (Annotated[str, msgspec.Meta(max_length=64)], 1, 259), (Annotated[bytes, msgspec.Meta(max_length=254)], 1, 255),
+        (Annotated[bytes, msgspec.Meta(max_length=255)], 1, 258), (str, 1, None), (bytes, 1, None),
+        (Annotated[bytes, msgspec.Meta(max_length=65_534)], 1, 65_537),
+        (Annotated[bytes, msgspec.Meta(max_length=65_535)], 1, None),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_type_has_its_size(annotation: Any, least: int, most: int | None) -> None:
+    """Besides the header's byte; letters take up to four bytes, and a length or an index three from 255 on."""
+    cls = declared("Sized", value=annotation)
+    layout = PayloadCodec.of(cls, vector(cls))
+    assert layout.min_size == 1 + least
+    assert layout.max_size_with([]) == (None if most is None else 1 + most)
+
+
+def test_a_text_has_at_most_65535_bytes() -> None:
+    """Not letters: those outside ASCII take several."""
+    layout = layout_of(Loop)
+    for place in ("x" * 65_535, "é" * 32_767):
+        assert layout.decode(0, layout.encode(Loop(lane=1, place=place), 0)[1]) == Loop(lane=1, place=place)
+    for place in ("x" * 65_536, "é" * 32_768):
+        with pytest.raises(EventError, match="it takes 65536 bytes, but at most 65535 are allowed"):
+            layout.encode(Loop(lane=1, place=place), 0)
 
 
 # ---- readers and writers of different age

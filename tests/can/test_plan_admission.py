@@ -2,12 +2,13 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from genus.can import PreparedSystem, Scenario, Timing, simulate
-from genus.can._plan.admission import Plan, plan
+from genus.can._plan.admission import Advice, Plan, _find_least, plan
 from genus.can._plan.interference import middleware_messages
 from genus.can._plan.system import BusSpec, System
 from genus.can._plan.system_file import load_system, parse_system
@@ -157,6 +158,129 @@ def test_a_system_without_channels_has_a_plan() -> None:
     assert found.ok
     assert found.calendar.slots == ()
     assert found.load.used == pytest.approx(found.load.worst)
+
+
+def soft(*channels: tuple[str, str, str], bus: str = 'bitrate = "1M"', size: int = 8) -> System:
+    """Soft channels by name, period and deadline, without any other frames."""
+    text = '[[channel]]\nname = "{0}"\nnode = "{0}"\nclass = "soft"\nperiod = "{1}"\ndeadline = "{2}"\nsize = {3}\n'
+    return parse_system(f"[bus]\n{bus}\nmiddleware = false\n" + "".join(text.format(*each, size) for each in channels))
+
+
+def advised(found: Plan) -> list[tuple[str, int]]:
+    return [(advice.key, advice.value) for advice in found.advice]
+
+
+def test_a_response_that_is_too_long_is_told_with_the_difference() -> None:
+    """A deadline of exactly the response time is enough."""
+    found = plan(soft(("a", "2ms", "2ms"), ("b", "4ms", "3ms"), bus='bitrate = "125k"'))
+    assert [verdict.reason for verdict in found.verdicts] == [
+        "may take 3.84 ms, 1.84 ms too long", "may take 5.12 ms, 2.12 ms too long",
+    ]  # fmt: skip
+    assert [verdict.advice[0].text for verdict in found.verdicts] == [
+        "a deadline of at least 3.9 ms", "a deadline of at least 5.2 ms",
+    ]  # fmt: skip
+    assert not found.ok
+    assert advised(found) == [("bitrate", 250_000)]
+    assert plan(found.system.with_channel("a", deadline_ns=3_840_000)).verdict("a").ok
+    assert not plan(found.system.with_channel("a", deadline_ns=3_839_999)).verdict("a").ok
+
+
+CROWD = [(f"c{number}", "1ms", "1ms") for number in range(10)]
+
+
+@pytest.mark.parametrize(
+    ("bus", "advice"),
+    [
+        ('bitrate = "800k"', [("data_bitrate", 8_000_000)]),
+        ('bitrate = "1M"', [("data_bitrate", 4_000_000)]),
+        ('bitrate = "1M"\nclassic_nodes = ["c0"]', []),
+        ('bitrate = "1M"\nclassic_nodes = []', [("data_bitrate", 4_000_000)]),
+    ],
+)
+def test_the_slowest_data_bit_rate_that_carries_everything_is_advised(bus: str, advice: list[tuple[Any, int]]) -> None:
+    """Where no classic bus is fast enough, unless a node cannot be on CAN FD."""
+    found = plan(soft(*CROWD, bus=bus))
+    assert advised(found) == advice
+    for key, value in advice:
+        for rate in (2_000_000, 4_000_000, 5_000_000, 8_000_000):
+            tried = plan(Advice(key, rate, "").apply(found.system), with_advice=False)
+            assert tried.ok or rate < value
+
+
+def test_on_can_fd_no_bit_rate_above_that_of_the_data_is_advised() -> None:
+    channels = [(f"c{number}", "3ms", "3ms") for number in range(3)]
+    found = plan(soft(*channels, bus='bitrate = "125k"\ndata_bitrate = "250k"', size=64))
+    assert not found.ok
+    assert all(value <= 250_000 or key == "data_bitrate" for key, value in advised(found))
+
+
+def test_of_many_refused_channels_the_first_get_advice_of_their_own() -> None:
+    """More of them mean that the bus is overloaded: then only what helps all of them."""
+    deadlines = [(name, "100ms", "1ms") for name, *_ in CROWD]
+    found = plan(soft(*deadlines, bus='bitrate = "250k"'))
+    assert len(found.refused) == 10
+    assert [bool(verdict.advice) for verdict in found.verdicts] == [True] * 8 + [False] * 2
+    without = plan(found.system, with_advice=False)
+    assert without.advice == ()
+    assert not any(verdict.advice for verdict in without.verdicts)
+    assert [each.reason for each in without.verdicts] == [each.reason for each in found.verdicts]
+
+
+def test_the_time_between_events_must_be_longer_by_the_least_percentage_that_helps() -> None:
+    found = plan(soft(("a", "400us", "2ms"), ("b", "400us", "2ms"), ("c", "400us", "2ms"), bus='bitrate = "1M"'))
+    percent = dict(advised(found))["load"]
+    advice = next(advice for advice in found.advice if advice.key == "load")
+    assert advice.text == f"everything fits if the time between soft and other events is {percent} % longer"
+    assert plan(advice.apply(found.system), with_advice=False).ok
+    less = msgspec.structs.replace(advice, value=percent - 1)
+    assert not plan(less.apply(found.system), with_advice=False).ok
+    stretched = advice.apply(found.system).channels[0]
+    assert stretched.period_ns == 400_000 * (100 + percent) // 100
+
+
+def test_a_longer_load_leaves_hard_channels_as_they_are() -> None:
+    system = two_hard(0).with_channel("b", qos_class="none")
+    periods = [each.period_ns for each in Advice("load", 50, "").apply(system).channels]
+    assert periods == [10 * MS, 15 * MS]
+
+
+def test_a_channel_that_a_plan_does_not_have_is_named(crossing: Plan) -> None:
+    assert crossing.verdict("tram").channel == "tram"
+    with pytest.raises(PlanError, match="has no channel 'metro'"):
+        crossing.verdict("metro")
+
+
+def test_classic_frames_on_a_bus_of_can_fd_are_doubted_unless_the_file_says_who_knows_it() -> None:
+    text = '[bus]\nbitrate = "500k"\n{}\n[[foreign]]\nname = "Theirs"\nid = "0x100"\nperiod = "10ms"\n'
+    fd = 'data_bitrate = "2M"'
+    (warning,) = [each for each in plan(parse_system(text.format(fd))).warnings if "classic" in each]
+    assert "Theirs is a classic frame; if its sender knows only classic CAN it destroys every CAN FD frame" in warning
+    for bus, more in (("", ""), (fd + "\nclassic_nodes = []", ""), (fd, "fd = true\n")):
+        assert not [each for each in plan(parse_system(text.format(bus) + more)).warnings if "classic" in each]
+
+
+def test_a_gap_of_four_bits_is_enough_for_clocks_that_are_synchronised_over_the_bus() -> None:
+    for gap, is_doubtful in (("79us", True), ("80us", False)):
+        text = PULSE.replace("250k", "50k").replace("100us", gap).replace("10ms", "100ms").replace("25us", "20us")
+        warnings = [each for each in plan(parse_system(text), with_advice=False).warnings if "gap is" in each]
+        assert bool(warnings) is is_doubtful
+        assert all(each.endswith("use at least 80 us") for each in warnings)
+
+
+def test_a_station_that_is_off_the_bus_only_above_255_errors_may_fail_as_often() -> None:
+    """95 errors and a frame on the wire before, then 8 for each failure, and one less for each frame that went out."""
+    for omissions, is_doubtful in ((19, False), (20, True)):
+        warnings = plan(two_hard(0).with_channel("a", omissions=omissions), with_advice=False).warnings
+        assert any(f"'a' allows {omissions} failures in a slot" in each for each in warnings) is is_doubtful
+
+
+@pytest.mark.parametrize(("from_ns", "least"), [(1_000, 1_700), (1_000, 16_000), (990, 990), (5, 80)])
+def test_the_least_time_that_helps_is_found_up_to_sixteen_times_as_long(from_ns: int, least: int) -> None:
+    """To two digits, and by a few steps: it helps, and is not much longer than it must be."""
+    found = _find_least(lambda span: Advice("period", span, "") if span >= least else None, from_ns)
+    assert found is not None
+    assert least <= found.value <= least * 1.1
+    assert _find_least(lambda span: Advice("period", span, "") if span > 17 * from_ns else None, from_ns) is None
 
 
 PULSE = """

@@ -90,6 +90,7 @@ def test_the_calendar_is_written_for_nodes(tmp_path: Path, refused: Path) -> Non
     assert not other.exists()
 
 
+@pytest.mark.slow
 def test_pictures_are_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     assert invoke(CROSSING, "--svg", tmp_path / "a.svg").exit_code == 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from genus.can._plan.admission import plan
 from genus.can._plan.calendar import Calendar
-from genus.can._plan.interference import ErrorInterference, HardInterference, Message
+from genus.can._plan.interference import ErrorInterference, HardInterference, Message, response_time
 from genus.can._plan.response_times import BusConditions, ResponseTimes, SoftAnalysis
 from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.frame import Timing
@@ -176,6 +176,37 @@ def nearly_full(rng: random.Random, spare: float, hard: HardInterference) -> Sof
         jitter = rng.choice((0, rng.randrange(period)))
         messages.append(Message(str(place), 0, frames, period, jitter, int(period * rng.uniform(0.5, 1.5))))
     return SoftAnalysis(messages, medium(tolerance=FRAME + 10, hard=hard))
+
+
+@pytest.mark.parametrize(
+    ("hard", "errors", "is_bounded"),
+    [
+        ([(0, 400)], None, True),
+        ([(0, 1_900)], None, False),
+        ([], 700, True),
+        ([], 191, False),
+        ([(0, 1_000)], 400, False),
+        ([(0, 1_000)], 100_000, True),
+    ],
+)
+def test_an_overload_is_known_by_its_rate_without_a_search(
+    hard: list[tuple[int, int]], errors: int | None, is_bounded: bool
+) -> None:
+    """Of soft events, hard slots and errors, with the longest frame that is repeated, together."""
+    slots = CountedInterference(hard, 2_000)
+    conditions = BusConditions(FRAME, FRAME, FRAME, slots, ErrorInterference(errors, 31))
+    analysis = SoftAnalysis([message("a", 2_000, 1_500)], conditions)
+    assert (analysis.response_time(0) is not None) is is_bounded
+    assert (slots.steps > 0) is is_bounded
+    steps = slots.steps
+    found = response_time(message("a", 2_000, 0), [], [], slots, ErrorInterference(errors, 31))
+    assert (found is not None) is is_bounded
+    assert (slots.steps > steps) is is_bounded
+
+
+def test_a_load_of_exactly_all_the_bus_has_no_bound() -> None:
+    assert bounds(message("a", 2 * FRAME, 1_000), message("b", 2 * FRAME, 1_000), on=medium()) == {"a": None, "b": None}
+    assert None not in bounds(message("a", 2 * FRAME, 1_000), message("b", 2 * FRAME + 2, 1_000), on=medium()).values()
 
 
 @examples(30)

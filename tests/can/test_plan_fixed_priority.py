@@ -3,11 +3,22 @@
 import heapq
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.can._plan.interference import NO_ERRORS, NO_HARD, ErrorInterference, HardInterference, Message, response_time
+from genus.can._plan.interference import (
+    NO_ERRORS,
+    NO_HARD,
+    ErrorInterference,
+    HardInterference,
+    Message,
+    middleware_messages,
+    response_time,
+)
+from genus.can._plan.system_file import parse_system
+from genus.can._wire.frame import Identifier
 
 
 def response_times(
@@ -117,3 +128,44 @@ def test_hard_slots_and_errors_take_their_time() -> None:
 def test_the_last_message_is_not_blocked(rank: int) -> None:
     messages = [Message("0", 0, (10,), 1_000), Message("1", 1, (30,), 1_000)]
     assert response_times(messages)[str(rank)] == 40
+
+
+def test_the_middleware_sends_each_of_its_frames_with_its_own_period() -> None:
+    """Those of the broker, a heartbeat of each node, and a report of each channel; below all soft events."""
+    text = '[bus]\nbitrate = "500k"\nsync_period = "50ms"\n[nodes]\na = 5\nb = 6\n[[channel]]\nname = "c"\nnode = "a"\n'
+    system = parse_system(text + 'class = "none"\nperiod = "1s"\nsize = 1\n')
+    found = {each.name: (int(each.rank), each.frames, each.period) for each in middleware_messages(system)}
+    assert found == {
+        name: (Identifier(251, node, etag).pack(), (320_000,), period * 1_000_000)
+        for name, node, etag, period in [
+            ("sync", 127, 8, 50), ("follow-up", 127, 9, 50), ("broker", 127, 10, 800),
+            ("claim of a", 5, 5, 800), ("claim of b", 6, 5, 800), ("report of c", 5, 7, 1_000),
+        ]
+    }  # fmt: skip
+    silent = msgspec.structs.replace(system.bus, middleware=False)
+    assert middleware_messages(system.on_bus(silent)) == []
+
+
+def test_a_message_has_the_time_of_all_its_frames() -> None:
+    message = Message("a", 0, (20, 30, 10), 100, jitter=5)
+    assert (message.length, message.blocking, message.last) == (60, 30, 10)
+    assert [message.work(window) for window in (0, 94, 95, 195)] == [60, 60, 120, 180]
+    assert Message("a", 0, (20, 10), 100, deadline=70).latest == 60
+
+
+def test_hard_slots_may_start_earlier_or_later_by_the_error_of_the_clocks() -> None:
+    starts = [(0, 3), (10, 5)]
+    shifted = HardInterference(starts, 100, shift_ns=2)
+    assert [shifted.within(window) for window in (5, 6, 85, 86)] == [5, 8, 8, 8]
+    assert HardInterference(starts, 100).rate == pytest.approx(0.08)
+    with_stream = HardInterference(starts, 100, 0, [Message("s", 0, (7,), 50)])
+    assert [with_stream.within(window) for window in (0, 10, 50)] == [5 + 7, 8 + 7, 8 + 14]
+    assert with_stream.rate == pytest.approx(0.08 + 0.14)
+    assert HardInterference((), 0).rate == NO_HARD.within(10**9) == 0
+
+
+def test_errors_come_at_least_their_interval_apart() -> None:
+    errors = ErrorInterference(1_000, 31)
+    assert [errors.within(window, 160) for window in (0, 999, 1_000, 2_000)] == [191, 191, 382, 573]
+    assert errors.rate(160) == pytest.approx(0.191)
+    assert (NO_ERRORS.within(10**9, 160), NO_ERRORS.rate(160)) == (0, 0)

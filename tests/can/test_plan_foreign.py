@@ -1,6 +1,7 @@
 """Frames of other makers in a plan: identifiers that collide, bus time, and a DBC file of the own channels."""
 
 import random
+import re
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from genus.can import (
     parse_system,
     plan,
 )
-from genus.can._plan.foreign import PlanTable
+from genus.can._plan.dbc_export import _names
+from genus.can._plan.foreign import PlanTable, parse_identifiers
 from genus.can._plan.interference import Message
 from genus.can._plan.system_file import EventTypes
 from genus.cli import genus
@@ -80,6 +82,48 @@ def test_reserved_identifiers_have_11_or_29_bits_by_their_digits() -> None:
 def test_what_is_no_identifier_is_refused_with_the_key(text: str) -> None:
     with pytest.raises(PlanError, match=r"\[bus\]: reserved"):
         system(bus=f'reserved = ["{text}"]')
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("0x7FF", (0x7FF, 0x7FF, False)),
+        ("7ff", (0x7FF, 0x7FF, False)),
+        ("000", (0, 0, False)),
+        ("0x0000", (0, 0, True)),
+        ("0x1FFFFFFF", (2**29 - 1, 2**29 - 1, True)),
+        ("0x100 - 0x100", (0x100, 0x100, False)),
+        ("0x800", "'0x800' is too large; identifiers of 11 bits end at 0x7ff"),
+        ("0x20000000", "'0x20000000' is too large; identifiers of 29 bits end at 0x1fffffff"),
+        ("0x000-0x800", "too large"),
+        ("0x200-0x1FF", "'0x200-0x1FF' ends before it begins; write '0x1FF-0x200'"),
+        ("0x100-0x0200", "mixes identifiers of 11 bits"),
+        ("0x100-", "is no identifier; write for example"),
+        ("-0x100", "is no identifier"),
+    ],
+)
+def test_identifiers_of_up_to_three_digits_have_11_bits(text: str, found: tuple[int, int, bool] | str) -> None:
+    if isinstance(found, str):
+        with pytest.raises(PlanError, match=re.escape(found)):
+            parse_identifiers(text)
+    else:
+        assert parse_identifiers(text) == found
+
+
+def test_identifiers_are_shown_with_the_digits_that_tell_their_length() -> None:
+    texts = ["0x001", "0x001-0x7FF", "0x00000001", "0x00000001-0x1FFFFFFF"]
+    assert [each.text for each in system(bus=f"reserved = {texts}").foreign] == texts
+
+
+def test_a_frame_of_11_bits_wins_over_those_of_29_with_the_same_leading_bits() -> None:
+    short, before, after = system(bus='reserved = ["0x100", "0x03FFFFFF", "0x04000000"]').foreign
+    assert before.rank < short.rank < after.rank
+
+
+def test_a_database_without_messages_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.dbc").write_text('VERSION ""\n\nBU_: a\n')
+    with pytest.raises(PlanError, match=r"\[bus\]: databases has 'empty.dbc', which has no messages"):
+        system(bus='databases = ["empty.dbc"]', source=str(tmp_path / "bus.toml"))
 
 
 def test_messages_of_a_database_count_with_their_cycle_times(tmp_path: Path) -> None:
@@ -146,6 +190,33 @@ def test_frames_of_the_broker_and_of_joining_nodes_collide_too() -> None:
     more = foreign(f"0x{broker:08X}") + foreign(f"0x{joining:08X}")
     assert [each.user for each in plan(system(more=more)).collisions] == ["the broker", "configuration and binding"]
     assert plan(system(bus="middleware = false", more=more)).collisions == ()
+
+
+def test_a_collision_says_who_uses_which_identifier_and_what_to_change() -> None:
+    made = Identifier(254, 5, 128).pack()
+    (collision,) = plan(system(bus=f'reserved = ["0x{made - 3:08X}-0x{made + 3:08X}"]')).collisions
+    assert str(collision) == (
+        f"reserved 0x{made - 3:08X}-0x{made + 3:08X} and channel 'occupancy' both use 0x{made:08x}; "
+        "give node 'loop-1' another number: [nodes] loop-1 = 1"
+    )
+    for low, high in ((made - 3, made - 1), (made + 1, made + 3)):
+        assert plan(system(bus=f'reserved = ["0x{low:08X}-0x{high:08X}"]')).collisions == ()
+
+
+def test_where_no_number_of_a_node_avoids_a_collision_the_identifier_must_change() -> None:
+    first, last = Identifier(254, 0, 0).pack(), Identifier(254, 127, 2**14 - 1).pack()
+    (collision,) = plan(system(bus=f'reserved = ["0x{first:08X}-0x{last:08X}"]')).collisions
+    assert collision.identifier == Identifier(254, 5, 128).pack()
+    assert (
+        collision.advice == "no number of its node avoids that: change the foreign identifier, or the channel's class"
+    )
+
+
+@pytest.mark.parametrize(("count", "names"), [(1, "T0"), (3, "T0, T1, T2"), (4, "T0, T1, T2 and others")])
+def test_up_to_three_frames_that_win_too_often_are_named(count: int, names: str) -> None:
+    more = "".join(foreign("0x000").replace("Theirs", f"T{number}") for number in range(count))
+    (verdict,) = plan(system("hard", more=more)).verdicts
+    assert verdict.reason.startswith(f"{names} can win over a hard frame")
 
 
 def test_identifiers_of_11_bits_never_collide() -> None:
@@ -375,6 +446,72 @@ def test_what_the_file_cannot_say_is_in_its_comments(typed: Path) -> None:
     assert [each.name for each in database.get_message_by_name("meter").signals][2:] == ["level"]
     assert "takes 9 frames" in comments["long"]
     assert database.get_message_by_name("long").signals == []
+
+
+ALL_SIZES = """
+class Meter(Event):
+    level: Float32
+    share: float
+    count: int
+    near: Int16
+    flag: bool
+    at: Maybe[timedelta] = None
+    name: Maybe[str] = None
+    after: Maybe[UInt8] = None
+"""
+GOLDEN = """\
+BO_ 2149605409 lamp_of_north: 7 north
+ SG_ sequence_number_ : 7|3@0+ (1,0) [0|7] "" Vector__XXX
+ SG_ presence_ M : 4|13@0+ (1,0) [0|0] "" Vector__XXX
+ SG_ number m4128 : 23|8@0+ (1,0) [0|0] "" Vector__XXX
+ SG_ colour m4128 : 31|8@0+ (1,0) [0|0] "" Vector__XXX
+ SG_ watts m4128 : 39|16@0- (1,0) [0|0] "W" Vector__XXX
+ SG_ dimmed m4128 : 55|8@0+ (1,0) [0|0] "" Vector__XXX
+BO_ 2680184848 meter: 64 north
+ SG_ sequence_number_ : 7|3@0+ (1,0) [0|7] "" Vector__XXX
+ SG_ presence_ M : 4|13@0+ (1,0) [0|0] "" Vector__XXX
+ SG_ level m4152 : 23|32@0- (1,0) [0|0] "" Vector__XXX
+ SG_ share m4152 : 55|64@0- (1,0) [0|0] "" Vector__XXX
+ SG_ count m4152 : 119|64@0- (1,0) [0|0] "" Vector__XXX
+ SG_ near m4152 : 183|16@0- (1,0) [0|0] "" Vector__XXX
+ SG_ flag m4152 : 199|8@0+ (1,0) [0|0] "" Vector__XXX
+ SG_ at m4152 : 207|64@0- (1,0) [0|0] "us" Vector__XXX
+BO_ 2680176768 long: 64 north
+CM_ BO_ 2680184848 "Channel meter of north, none: events Meter. Without a fixed place, and so without signals: name, after.";
+CM_ BO_ 2680176768 "Channel long of north, none: events long. The event type is not known to the plan, so there are no signals.";
+BA_ "BusType" "CAN FD";
+BA_ "GenMsgCycleTime" BO_ 2149605409 20;
+BA_ "VFrameFormat" BO_ 2149605409 15;
+BA_ "GenusClass" BO_ 2149605409 1;
+BA_ "GenusIdMask" BO_ 2149605409 2097150;
+BA_ "GenMsgCycleTime" BO_ 2680184848 1000;
+BA_ "VFrameFormat" BO_ 2680184848 15;
+BA_ "GenusClass" BO_ 2680184848 2;
+BA_ "GenusIdMask" BO_ 2680184848 536870911;
+BA_ "GenMsgCycleTime" BO_ 2680176768 1000;
+BA_ "VFrameFormat" BO_ 2680176768 15;
+BA_ "GenusClass" BO_ 2680176768 2;
+BA_ "GenusIdMask" BO_ 2680176768 536870911;
+VAL_ 2149605409 colour 0 "red" 1 "green" ;
+SIG_VALTYPE_ 2680184848 level : 1;
+SIG_VALTYPE_ 2680184848 share : 2;
+"""  # noqa: E501
+
+
+def test_each_value_has_its_place_size_and_sign_up_to_the_first_without_a_fixed_size(typed: Path) -> None:
+    """Big-endian: a place is that of the highest bit; soft events and tagged attributes vary the identifier."""
+    types = typed.parent / "types.py"
+    types.write_text(f"from datetime import timedelta\n{TYPES.partition('class Meter')[0]}{ALL_SIZES}")
+    typed.write_text(TYPED.replace("[bus]", '[bus]\ndata_bitrate = "2M"').replace("size = 8", "size = 60"))
+    text = format_dbc(load_system(typed))
+    kept = ("BO_", " SG_", "BA_ ", "VAL_", "SIG_VALTYPE_", "CM_ BO_ 268")
+    assert "".join(f"{line}\n" for line in text.splitlines() if line.startswith(kept)) == GOLDEN
+
+
+def test_names_in_the_file_are_words_and_differ() -> None:
+    assert _names(["a b", "a_b", "a-b", "2nd", "", "ü", "x"]) == {
+        "a b": "a_b", "a_b": "a_b_2", "a-b": "a_b_3", "2nd": "x2nd", "": "x", "ü": "x_", "x": "x_2",
+    }  # fmt: skip
 
 
 def test_any_random_system_makes_a_file_that_can_be_read() -> None:

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from genus.bus._link import BestEffort, Hard, Soft
 from genus.can._plan.admission import Plan, plan
-from genus.can._plan.system import System
+from genus.can._plan.system import BusSpec, System, format_bitrate, format_bound, read_bitrate
 from genus.can._plan.system_file import format_system, load_system, parse_system
-from genus.can._wire.frame import Identifier, Priority
+from genus.can._wire.frame import Identifier, Priority, Timing
 from genus.errors import PlanError
 from tests.can.random_systems import random_system
 from tests.examples import examples
@@ -103,6 +103,83 @@ def test_contracts_follow_from_classes() -> None:
 )
 def test_bit_rates_are_numbers_or_texts(written: str, bitrate: int) -> None:
     assert parse_system(f"[bus]\nbitrate = {written}\n").bus.timing.bitrate == bitrate
+
+
+@pytest.mark.parametrize("text", ["", "k", "1.5.2k", "500 kB", "-500k", "500 kHz", "1G", "1e6", "_500", "0x10"])
+def test_a_text_that_is_no_bit_rate_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is no bit rate; write bits per second, such as 500k"):
+        read_bitrate(text)
+
+
+@pytest.mark.parametrize(
+    ("bound_ns", "text"),
+    [
+        (0, "0 ns"), (999, "999 ns"), (1_000, "1 us"), (1_001, "1.001 us"), (999_999, "999.999 us"),
+        (1_000_000, "1 ms"), (1_000_001, "1.001 ms"), (999_999_999, "1000 ms"), (10**9, "1 s"),
+        (2_500_000_000, "2.5 s"), (-1_500, "-1.5 us"), (None, "—"),
+    ],
+)  # fmt: skip
+def test_a_bound_is_shown_in_its_unit_and_rounded_up(bound_ns: int | None, text: str) -> None:
+    assert format_bound(bound_ns) == text
+
+
+def test_a_bit_rate_is_shown_in_mega_from_a_million_on() -> None:
+    rates = [999_999, 1_000_000, 5_000_000, 125_000, 33_333]
+    shown = ["999.999 kbit/s", "1 Mbit/s", "5 Mbit/s", "125 kbit/s", "33.333 kbit/s"]
+    assert [format_bitrate(rate) for rate in rates] == shown
+
+
+def test_a_channel_has_the_times_of_its_frames_on_its_bus() -> None:
+    system = parse_system(BUS + channel(size=12) + channel(name="d", node="m", size=5))
+    long, short = system.channels
+    assert (long.sizes, long.times) == ((8, 8), (160_000, 160_000))
+    assert (long.event_ns, long.frame_ns, long.last_ns, long.frames) == (320_000, 160_000, 160_000, 2)
+    fd = system.on_bus(BusSpec(timing=Timing(1_000_000, 5_000_000)))
+    assert [each.sizes for each in fd.channels] == [(12,), (5,)]
+    assert fd.bus.level_ns == Timing(1_000_000, 5_000_000).worst_case_ns(64, fd=True)
+    assert fd.bus.longest_frame_ns == max(fd.bus.level_ns, 160_000)
+    assert fd.with_channel("d", size=65).channel("d").sizes == (64, 6)
+    assert short.on_bus(fd.bus).times == (fd.bus.frame_ns(5),)
+    with pytest.raises(PlanError, match="system has no channel 'e'"):
+        system.with_channel("e", size=1)
+
+
+def test_a_segmented_channel_has_tail_bytes_also_in_a_single_frame() -> None:
+    (plain,) = parse_system(BUS + channel(size=7)).channels
+    (segmented,) = parse_system(BUS + channel(size=7, segmented=True)).channels
+    assert (plain.sizes, plain.raw) == ((7,), True)
+    assert (segmented.sizes, segmented.raw) == ((8,), False)
+
+
+def test_a_gap_of_twice_the_precision_is_the_shortest() -> None:
+    assert parse_system(BUS + 'gap = "10us"\nprecision = "5us"\n').bus.gap_ns == 10_000
+    with pytest.raises(PlanError, match="gap is 9999 ns, less than twice the precision of 5000 ns"):
+        parse_system(BUS + 'gap = "9999ns"\nprecision = "5us"\n')
+
+
+def test_a_node_that_knows_only_classic_frames_cannot_be_on_can_fd() -> None:
+    assert parse_system(BUS + 'classic_nodes = ["n"]\n').bus.classic_nodes == ("n",)
+    assert parse_system(BUS + 'data_bitrate = "2M"\nclassic_nodes = []\n').bus.fd
+    with pytest.raises(PlanError, match="classic_nodes has 'n', whose controller would destroy every CAN FD frame"):
+        parse_system(BUS + 'data_bitrate = "2M"\nclassic_nodes = ["n"]\n')
+
+
+def test_a_deadline_may_be_when_an_event_expires() -> None:
+    assert parse_system(BUS + channel(expires="5ms")).channels[0].expires_ns == 5_000_000
+    with pytest.raises(PlanError, match="expires is before the deadline"):
+        parse_system(BUS + channel(expires="4999us"))
+
+
+def test_an_event_has_at_most_4096_bytes_and_a_slot_15_omissions() -> None:
+    assert parse_system(BUS + channel(size=4_096)).channels[0].size == 4_096
+    with pytest.raises(PlanError, match="size is 4097; it must be a whole number from 0 to 4096"):
+        parse_system(BUS + channel(size=4_097))
+    hard = {"class_": "hard", "deadline": None}
+    assert [parse_system(BUS + channel(**hard, **more)).channels[0].omissions for more in ({}, {"omissions": 15})] == [
+        1, 15,
+    ]  # fmt: skip
+    with pytest.raises(PlanError, match="omissions is 16; it must be a whole number from 0 to 15"):
+        parse_system(BUS + channel(**hard, omissions=16))
 
 
 def test_on_can_fd_frames_hold_64_bytes() -> None:
@@ -235,6 +312,7 @@ def test_what_is_wrong_is_said_with_its_place(text: str, message: str) -> None:
     ("fields", "message"),
     [
         ({"event": "Vehikle", "size": None}, "event is 'Vehikle', which .* does not declare; did you mean 'Vehicle'"),
+        ({"event": "Train", "size": None}, "event is 'Train', which .* does not declare; there are Vehicle, Note"),
         ({"event": "Note", "size": None}, "size is missing, and Note has texts, bytes or opaque values of any length"),
     ],
 )

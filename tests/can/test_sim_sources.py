@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.soft_policies import CHANNELS, POLICIES, soft_channels, soft_misses
 from genus.can._sim.bus import SimBus
 from genus.can._sim.simulation import QUEUE_LIMIT, FrameSink, FrameSource, periodic, poisson, sporadic
 from genus.errors import BusError
 from tests.can.sim_parts import BIT, frame, worst_case_bus
+from tests.can.soft_policies import CHANNELS, POLICIES, soft_channels, soft_misses
 from tests.examples import examples
 
 
@@ -94,6 +94,7 @@ def test_with_promotion_misses_are_near_those_of_edf_and_less_than_half_of_fixed
     assert found["quantised"].percent < found["deadline-monotonic"].percent / 2
 
 
+@pytest.mark.slow
 def test_in_overload_earliest_deadline_first_collapses_and_fixed_priorities_do_not() -> None:
     found = soft_misses(1.0, seed=1, seconds=1.5)
     assert found["edf"].percent > 4 * found["unpromoted"].percent

@@ -129,6 +129,7 @@ def test_a_timeline_has_a_row_for_each_station() -> None:
     assert by_node[0].passages == tuple(trace)
 
 
+@pytest.mark.slow
 def test_a_picture_is_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     trace = make_trace(*FAULTS, milliseconds=20)

@@ -300,5 +300,6 @@ def run_crossing(look: bool) -> Outcome:
         return run.outcome()
 
 
+@pytest.mark.slow
 def test_looking_from_another_thread_changes_nothing() -> None:
     assert run_crossing(look=True) == run_crossing(look=False)

@@ -90,6 +90,7 @@ def test_a_program_runs_unchanged_in_the_simulator_and_on_a_live_bus(world: Worl
 # -- time --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_waiting_takes_virtual_time_and_none_of_ours(world: World) -> None:
     bus = open_node("waiting")
     inbox = bus.collection(TankLevel).inbox()

@@ -84,6 +84,7 @@ def test_registering_never_fails_for_lack_of_event_tags(made: list[type], seed: 
         assert all(catalog.subsumes(wanted, cls) == issubclass(cls, wanted) for cls in made)
 
 
+@pytest.mark.slow
 @FEW
 @given(hierarchies(), st.integers(0, 1000))
 def test_a_catalog_read_back_gives_the_same_event_tags(made: list[type], seed: int) -> None:
@@ -152,6 +153,7 @@ def test_chains_registered_one_after_the_other_get_event_tags() -> None:
     assert max(len(catalog.filters(name)) for name in catalog.types) <= 8
 
 
+@pytest.mark.slow
 def test_five_thousand_types_are_registered_one_by_one() -> None:
     catalog = Catalog()
     last: type = Event
@@ -187,6 +189,7 @@ def give(path: str, name: str) -> dict[str, int]:
     return {name: catalog.etag(name) for name in catalog.types if catalog.has_etag(name)}
 
 
+@pytest.mark.slow
 def test_processes_that_ask_for_event_tags_at_the_same_time_agree(tmp_path: Path) -> None:
     path, names = tmp_path / "catalog.json", [f"Station{number}" for number in range(12)]
     with Catalog.editing(path) as catalog:

@@ -223,3 +223,33 @@ def test_diff_names_contradictions() -> None:
     assert "conflict: Radar has parents ('Event',), but had ('Loop',)" in text
     assert "conflict: Loop bit 5 is b: int64, but was a: int64" in text
     assert not one.extends(other)
+
+
+def test_diff_names_attributes_that_became_required_or_optional() -> None:
+    """Which registering refuses: the two catalogs were made apart."""
+    one, other = registered(loop({"a": int, "b": int | None})), registered(loop({"a": int | None, "b": int}))
+    assert [str(finding) for finding in one.diff(other)] == [
+        "conflict: Loop.a is optional, but was required",
+        "conflict: Loop.b is required, but was optional",
+    ]
+    assert not one.extends(other)
+
+
+def test_diff_names_types_that_are_missing_or_of_another_order() -> None:
+    one, other = registered([event_type("Camera"), event_type("Radar")]), registered([event_type("Radar")])
+    assert "missing: Camera with code 4" in [str(finding) for finding in one.diff(other)]
+    assert not other.extends(one)
+    first, second = Catalog(), Catalog()
+    first.register(kind("A"))
+    first.register(kind("B"))
+    second.register(kind("B"))
+    assert not first.extends(second)
+    assert first.extends(first)
+
+
+def test_check_says_which_classes_are_deprecated() -> None:
+    catalog = registered(sub(LANE, {}))
+    loops = sub(LANE, {})
+    catalog.deprecate("Loop", "use Camera")
+    assert [str(finding) for finding in catalog.check(*loops)] == ["deprecated: Loop use Camera"]
+    assert [str(finding) for finding in catalog.check(event_type("Other"))] == ["added: Other"]

@@ -223,3 +223,12 @@ def _family(names: list[list[str]]) -> tuple[type, type]:
     items = list(fields.items())
     root = event_type("Loop", Event, fields=dict(items[:2]), tagged=(items[0][0],))
     return root, event_type("Radar", root, fields=dict(items[2:]))
+
+
+def test_a_generated_class_has_the_other_names_too() -> None:
+    """So it reads what older programs wrote, and registering it adds nothing."""
+    catalog = catalog_of(loop({"velocity": named(SPEED, "speed")}))
+    cls = catalog.declare("Loop", generated=True)
+    (found,) = (each for each in attributes(cls) if each.name == "velocity")
+    assert (found.former, found.unit, found.optional) == (("speed",), "km/h", True)
+    assert findings(catalog, cls) == []

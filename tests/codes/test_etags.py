@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from genus.codes import EtagSpace
+from genus.codes._etags import merge_blocks
 from genus.codes.types import Block, Grant
-from genus.errors import HierarchyError
+from genus.errors import EtagsExhausted, HierarchyError
 from tests.examples import examples
 
 from .laws import Hierarchy, ancestors, shuffled, trees
@@ -177,6 +178,7 @@ def test_several_parents_and_unknown_names_are_refused() -> None:
         space.add("B", "A", room=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_all_vehicle_signals_fit_in_random_order(real: Read, seed: int) -> None:
     tree, space = real("vss/vss_flat.csv"), EtagSpace()
@@ -194,3 +196,114 @@ def test_all_vehicle_signals_fit_as_a_whole_with_one_filter_each(real: Read) -> 
     counts = [len(space.filters(name)) for name in tree]
     assert max(counts) <= 2
     assert counts.count(1) >= len(tree) - 1
+
+
+# -- the layout --------------------------------------------------------------------------------------------------------
+
+
+def layout(space: EtagSpace) -> list[tuple[str, int, int]]:
+    """The name, the first event tag and the size of each block."""
+    return [(grant.name, grant.block.value, grant.block.size) for grant in space.grants]
+
+
+def test_two_programs_that_add_the_same_types_give_the_same_event_tags() -> None:
+    """Of any version: a root has a sixteenth of what is free; what grows gets as much again, a quarter above or 8."""
+    space = EtagSpace(bits=10, reserved=16)
+    for name, parent in (("A", None), ("B", "A"), ("C", "B")):
+        space.add(name, parent)
+    assert layout(space) == [("A", 32, 32), ("B", 33, 1), ("B", 40, 8), ("C", 40, 1)]
+    one_by_one(space, {f"c{number}": ("C",) for number in range(12)}, [f"c{number}" for number in range(12)])
+    grown = [each for each in layout(space)[4:] if each[0] in "ABC"]
+    assert grown == [("C", 44, 4), ("C", 42, 2), ("B", 48, 16), ("C", 48, 8)]
+    assert [space.etag(f"c{number}") for number in range(12)] == [*range(44, 48), 42, 43, *range(48, 54)]
+    assert [space.add(f"b{number}", "B").value for number in range(3)] == [41, 56, 57]
+    before = len(space.grants)
+    space.add("D", room=5)
+    space.add("E", "D", unit=4)
+    space.add("F", "E", room=9)
+    for number in range(3):
+        space.add(f"f{number}", "F")
+    assert layout(space)[before:] == [
+        ("D", 16, 8), ("E", 20, 4), ("D", 64, 16), ("E", 64, 16), ("F", 64, 16), ("f0", 65, 1), ("f1", 66, 1),
+        ("f2", 67, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bits", "blocks"),
+    [
+        (7, [("A", 16, 16), ("C", 20, 4), ("E", 8, 1), ("B", 17, 1), ("D", 21, 1)]),
+        (5, [("A", 8, 4), ("C", 10, 2), ("E", 12, 1), ("B", 9, 1), ("D", 11, 1)]),
+    ],
+)
+def test_whole_trees_get_room_to_grow_where_it_fits(bits: int, blocks: list[tuple[str, int, int]]) -> None:
+    space = EtagSpace(bits, reserved=8)
+    space.add_all({"A": [], "B": ["A"], "C": ["A"], "D": ["C"], "E": []})
+    assert layout(space) == blocks
+
+
+@pytest.mark.parametrize(("bits", "reserved", "fits"), [(4, 0, False), (4, 1, True), (4, 15, True), (4, 16, False)])
+def test_a_part_of_the_event_tags_belongs_to_the_protocol(bits: int, reserved: int, fits: bool) -> None:
+    if not fits:
+        with pytest.raises(ValueError, match=r"reserved must be in 1\.\.15, not"):
+            EtagSpace(bits, reserved)
+        return
+    space = EtagSpace(bits, reserved)
+    space.add("A")
+    for number in range(15 - reserved):
+        space.add(f"A{number}", "A")
+    assert {space.etag(name) for name in ("A", *(f"A{number}" for number in range(15 - reserved)))} == {
+        *range(reserved, 16)
+    }
+
+
+def test_a_lack_of_event_tags_says_who_has_them() -> None:
+    space = EtagSpace(bits=4, reserved=8)
+    space.add("A", unit=4)
+    space.add("B", room=4)
+    with pytest.raises(EtagsExhausted) as caught:
+        space.add("C", "A")
+    assert str(caught.value).startswith(
+        "event tags exhausted: 2 types leave no event tag of 4 bits for 'C' below 'A'; of 8 event tags 5 are those"
+    )
+    with pytest.raises(EtagsExhausted, match="leave no 2 adjacent event tags of 4 bits for 'C' below 'nothing'"):
+        space.add("C", unit=2)
+    with pytest.raises(HierarchyError, match="a type needs a name"):
+        space.add("")
+    with pytest.raises(HierarchyError, match="its parent 'X' is unknown; add the parent first"):
+        space.add("C", "X")
+
+
+def test_a_root_that_may_not_grow_uses_the_blocks_that_it_has() -> None:
+    space = EtagSpace(bits=5, reserved=8)
+    space.add("A", room=2)
+    space.add("B", "A", root_grows=False)
+    with pytest.raises(EtagsExhausted):
+        space.add("C", "A", root_grows=False)
+    assert "C" not in space
+    assert space.add("C", "A").size == 1
+
+
+def test_blocks_contain_smaller_ones_and_themselves() -> None:
+    whole = Block(8, 0b11000)
+    lower, upper = whole.halves()
+    assert (whole.size, lower.size, upper.size) == (8, 4, 4)
+    assert whole.contains(whole)
+    assert whole.contains(lower)
+    assert whole.contains(upper)
+    assert not lower.contains(whole)
+    assert not lower.contains(upper)
+    assert merge_blocks([upper, lower]) == (whole,)
+    assert merge_blocks([upper, Block(16, 0b11100)]) == (upper, Block(16, 0b11100))
+
+
+def test_a_type_that_grows_takes_at_most_a_quarter_of_the_largest_room_above_it() -> None:
+    """Unless it needs more; so one type does not take all of the room of its siblings."""
+    space = EtagSpace(bits=6, reserved=16)
+    space.add("A", room=32)
+    space.add("B", "A", room=16)
+    for number in range(16):
+        space.add(f"b{number}", "B")
+    assert [each for each in layout(space) if each[0] in "AB"] == [("A", 32, 32), ("B", 48, 16), ("B", 36, 4)]
+    space.add("C", "B", room=4)
+    assert space.etag("C") in range(32, 64)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.hierarchies import ORDERS, chain, class_library, flat, least_mean_bytes, one_goes_on
 from genus.codes import CompactPrimes, EtagSpace, LinePrimes, OriginalPrimes, Scheme
 from genus.codes._prime_schemes import kinds_of
 from genus.codes._scheme import prime_at
 from genus.codes.types import CodeEntry
 from genus.errors import HierarchyError
+from tests.codes.hierarchies import ORDERS, chain, class_library, flat, least_mean_bytes, one_goes_on
 from tests.examples import examples
 
 from .laws import Hierarchy, ancestors, dags, lines_and_kinds, shuffled, trees, wrong_pairs

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from genus.codes import load_module, read_hierarchy
+from genus.codes._hierarchy import children_of, order_heaviest_first
 from genus.errors import HierarchyError
 
 
@@ -128,3 +129,32 @@ def test_files_of_one_name_are_modules_of_their_own(tmp_path: Path) -> None:
     one, two = (load_module(tmp_path / folder / "same.py") for folder in ("one", "two"))
     assert one.A is not two.A
     assert [load_module(tmp_path / folder / "same.py") for folder in ("one", "two")] == [one, two]
+
+
+def test_heaviest_first_counts_each_type_below_once() -> None:
+    """Of a diamond too; an unknown parent is refused, unless it is known from before."""
+    diamond = {"A": [], "X": [], "B": ["A"], "C": ["A"], "D": ["B", "C"], "Y": ["X"], "Z": ["X"], "Q": ["X"]}
+    assert order_heaviest_first(diamond) == ["A", "X", "B", "C", "Y", "Z", "Q", "D"]
+    assert children_of({"B": ["A"], "C": ["B"]}, known={"A"}) == {"B": ["C"], "C": []}
+    assert order_heaviest_first({"B": ["A"], "C": ["B"]}, known={"A"}) == ["B", "C"]
+    for function in (children_of, order_heaviest_first):
+        with pytest.raises(HierarchyError, match="'A'"):
+            function({"B": ["A"]})
+
+
+def test_a_file_that_has_changed_is_run_again(tmp_path: Path) -> None:
+    path = write(tmp_path / "changing.py", "class A: ...\n")
+    first = load_module(path)
+    write(path, "class A: ...\nclass B(A): ...\n")
+    second = load_module(path)
+    assert second is load_module(path)
+    assert (second is first, hasattr(second, "B"), second.__name__) == (False, True, "changing")
+
+
+def test_a_type_is_below_the_nearest_classes_that_its_module_has(tmp_path: Path) -> None:
+    source = "class A: ...\nclass B(A): ...\nclass C(B): ...\nclass D(B, A): ...\ndel B\n"
+    assert dict(read_hierarchy(write(tmp_path / "nearest.py", source))) == {"A": (), "C": ("A",), "D": ("A",)}
+
+
+def test_a_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    assert dict(read_hierarchy(write(tmp_path / "h.csv", b"\xef\xbb\xbftype,parents\nA,\n"))) == {"A": ()}

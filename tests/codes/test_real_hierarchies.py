@@ -41,6 +41,7 @@ def test_every_scheme_has_no_wrong_pair_in_batch_and_in_random_order(
     assert wrong_pairs(single.codes, hierarchy) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [CompactPrimes, lambda: LinePrimes(rooted=True)], ids=["compact", "line"])
 def test_vehicle_signals_arriving_in_random_order_have_no_wrong_pair(real: Read, make: Callable[[], Scheme]) -> None:
     hierarchy, scheme = real(VSS), make()
@@ -74,6 +75,7 @@ def test_three_versions_of_brick_keep_all_codes(real: Read) -> None:
     assert moved[0] == 0 < moved[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [VSS, BRICK[2], PYTHON])
 def test_line_codes_are_the_smallest(real: Read, path: str) -> None:
     costs = {line.scheme: line for line in compare_schemes(real(path)) if isinstance(line, CodeCost)}

@@ -64,6 +64,7 @@ def test_the_command_prints_a_table_and_json(tmp_path: Path) -> None:
     assert [line["scheme"] for line in answer["table"]] == ["original", "compact", "line", "line, any join"]
 
 
+@pytest.mark.slow
 def test_figure_2_is_drawn(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     result = CliRunner().invoke(figure_2, ["--png", str(tmp_path / "fig2.png")])

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme
+from genus.codes import CompactPrimes, LinePrimes, OriginalPrimes, Scheme, compare_schemes
 from genus.codes._hierarchy import order_breadth_first
 from genus.codes.types import CodeEntry
 from genus.errors import HierarchyError
@@ -267,3 +267,29 @@ def test_a_cycle_is_refused_before_anything_is_added() -> None:
 
 def test_breadth_first_is_by_level() -> None:
     assert order_breadth_first(PAPER) == list("ABCDEFGHIJ")
+
+
+def test_a_scheme_that_cannot_code_a_hierarchy_is_not_compared() -> None:
+    """Because of several parents; any other reason is an error."""
+    joined = {"A": [], "B": [], "C": ["A", "B"]}
+    assert [type(each).__name__ for each in compare_schemes(joined)][:2] == ["CodeCost", "NotApplicable"]
+    with pytest.raises(HierarchyError, match="a type needs a name"):
+        compare_schemes({"A": [], "": ["A"]})
+
+
+def test_of_a_whole_hierarchy_what_must_be_kinds_becomes_kinds_and_no_small_prime_is_left_out() -> None:
+    """The deepest parent stays a line; one that has a code already cannot become a kind."""
+    scheme = LinePrimes()
+    scheme.add_all({"E": [], "K": [], "L": ["E"], "LK": ["L", "K"], "M": ["E"], "N": ["E"]})
+    assert scheme.kinds == {"K"}
+    assert dict(scheme.codes) == {"E": 2, "L": 4, "K": 3, "LK": 24, "M": 10, "N": 14}
+    scheme.add_all({"J": [], "NJ": ["J", "N"]})
+    assert scheme.kinds == {"K", "J"}
+    assert [name for name in scheme.codes if scheme.subsumes(name, "NJ")] == ["E", "N", "J", "NJ"]
+
+
+def test_only_schemes_with_kinds_have_some() -> None:
+    for scheme in (CompactPrimes(), OriginalPrimes()):
+        scheme.add_all({"A": [], "B": ["A"]})
+        scheme.add("C", ["A"])
+        assert not any(entry.kind for entry in scheme.entries)

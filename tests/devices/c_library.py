@@ -10,7 +10,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 from genus.devices._firmware import NODE
-from tests.devices.toolchain import RUNTIME, need, run
+from tests.devices.toolchain import RUNTIME, run
+from tests.programs import need
 
 SHIM = Path(__file__).parent / "c_station.c"
 NODE_SOURCES = tuple(name for name in NODE if name.endswith(".c"))

@@ -1,7 +1,6 @@
 """Generated C as a shared library: compiled by the host's compiler, called through ctypes."""
 
 import ctypes
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -10,8 +9,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from genus import Event, Subscription
 from genus.can import PayloadCodec
 from genus.catalog import Catalog
@@ -19,23 +16,14 @@ from genus.devices import Firmware, generate
 from genus.model import UInt8
 from genus.model.types import BytesType, TextType
 from genus.targets.c._compiler import Member
+from tests.programs import need
 
 from .toolchain import WARNINGS
-
-COMPILER = shutil.which("gcc") or shutil.which("clang") or shutil.which("cc")
-needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler (gcc or clang) on this machine")
 
 OK, NOT_WANTED, UNKNOWN_TYPE, MALFORMED = range(4)
 WILD = 0xEE
 """The status where a handler got an absent attribute that was neither zero nor an empty text of the payload."""
 MAX_SIZE = 70_000
-
-
-def require_compiler() -> str:
-    """The host's C compiler; skips the test where there is none."""
-    if COMPILER is None:
-        pytest.skip("no C compiler (gcc or clang) on this machine")
-    return COMPILER
 
 
 class Device:
@@ -87,7 +75,7 @@ def build(firmware: Firmware, folder: Path, *options: str, compiler: str | None 
     harness = folder / "harness.c"
     harness.write_text(harness_source(firmware))
     made = folder / "made.so"
-    command = [compiler or require_compiler(), *WARNINGS, *options, *map(str, sources), str(harness), "-o", str(made)]
+    command = [compiler or need("gcc"), *WARNINGS, *options, *map(str, sources), str(harness), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     assert done.returncode == 0, done.stderr[:4000]
     return made

@@ -10,8 +10,8 @@ from genus.can._machine import Accept, Load, Output
 from genus.can._node.membership import PROTOCOL_FILTER
 from genus.can._wire.frame import Frame
 from genus.devices import Firmware
+from tests.programs import need
 
-from .compiled import require_compiler
 from .toolchain import WARNINGS
 
 LoadCall = ctypes.CFUNCTYPE(
@@ -87,7 +87,7 @@ class FirmwareMachine:
             sources = [str(path) for path in firmware.write(folder) if path.suffix == ".c"]
             (folder / "glue.c").write_text(glue.replace("DEFINITIONS", "\n".join([*handlers, definitions])))
             made = folder / "firmware.so"
-            command = [require_compiler(), *WARNINGS, "-shared", "-fPIC", "-O1", *options, *sources]
+            command = [need("gcc"), *WARNINGS, "-shared", "-fPIC", "-O1", *options, *sources]
             done = subprocess.run([*command, str(folder / "glue.c"), "-o", str(made)], capture_output=True, text=True)
             assert done.returncode == 0, done.stderr[:4000]
             self.library = ctypes.CDLL(str(made))

@@ -1,7 +1,6 @@
 """Counts of what cppcheck's addon for MISRA C:2012 reports: `python -m tests.devices.misra --write` fills the page."""
 
 import re
-import shutil
 import subprocess
 import tempfile
 from collections import Counter
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from genus.cli._doctor import find_program
 from genus.devices import Firmware
 from genus.devices._readme import DEVIATIONS
 
@@ -59,7 +59,7 @@ def table() -> str:
 @click.option("--write", is_flag=True, help="Write the table into the page.")
 def main(write: bool) -> None:
     """Print what cppcheck reports of MISRA C:2012 for generated code, the runtime and the node."""
-    if shutil.which("cppcheck") is None:
+    if find_program("cppcheck") is None:
         raise click.ClickException("cppcheck is not installed")
     found = table()
     click.echo(found)

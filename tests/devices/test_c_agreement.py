@@ -27,6 +27,7 @@ from tests.can.random_systems import random_system
 from tests.devices.c_library import LARGE, node_library
 from tests.devices.c_node import DROPS, CNode, c_stations
 from tests.devices.lockstep import LateBus, Lockstep, RandomBus
+from tests.examples import some_of
 
 SETTING = Setting(load_system(Path(__file__).parents[2] / "examples" / "crossing.toml"), 1, False)
 TYPED, SLOTS = SETTING.prepared.typed, SETTING.prepared.plan.calendar.slots
@@ -76,7 +77,7 @@ FAULTS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", FAULTS)
+@pytest.mark.parametrize("case", some_of(FAULTS, 5))
 def test_a_bus_of_c_nodes_carries_the_same_frames_at_the_same_times_as_one_of_python_nodes(case: str) -> None:
     """Eleven of twelve stations are C nodes; all frames, deliveries and troubles are those of Python nodes."""
     faults, options = FAULTS[case]
@@ -136,6 +137,7 @@ def assert_same_on(system: System, seed: int, clocks: Clocks) -> int:
     return len(results[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 3, 5])
 def test_random_systems_are_carried_in_the_same_way(seed: int) -> None:
     """Other bit rates, hard events in several frames, many nodes; with perfect clocks all stations are C nodes."""
@@ -143,6 +145,7 @@ def test_random_systems_are_carried_in_the_same_way(seed: int) -> None:
     assert assert_same_on_random_system(seed, "real") > 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [2, 4])
 def test_random_systems_on_can_fd_are_carried_in_the_same_way(seed: int) -> None:
     """Events are in FD frames, padded and segmented as in Python; those of the middleware are classic."""
@@ -243,6 +246,7 @@ def record(name: str, monkeypatch: pytest.MonkeyPatch) -> Recording:
     return recordings[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["controller", "loop-north", "camera"])
 def test_a_recorded_trace_gives_the_same_frames_and_events(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = record(name, monkeypatch)
@@ -345,6 +349,7 @@ def check_random_bus(
     return pair
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tram", "loop-north", "controller", "camera", "head-east"])
 @pytest.mark.parametrize("planned", [True, False])
 def test_random_frames_timers_and_errors_make_no_difference(name: str, planned: bool) -> None:
@@ -376,6 +381,7 @@ WITHOUT = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "without"), WITHOUT)
 def test_a_node_without_some_features_does_all_else_in_the_same_way(name: str, without: list[str]) -> None:
     pairs = [check_random_bus(name, seed, 600, planned=True, synchronised=True, without=without) for seed in (1, 2)]
@@ -396,6 +402,7 @@ class Drum(Vessel):
     litres: Maybe[UInt8] = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", [0, 2, 8])
 def test_the_first_event_of_a_late_class_waits_for_the_answer_and_none_comes_twice_or_out_of_order(buffer: int) -> None:
     """Answers come, are negative or lost, numbers are lost: events are delivered in order, or counted, or one waits.

@@ -15,7 +15,8 @@ from genus.devices import generate
 from genus.testing import run_command
 from tests.devices.c_faults import ROWS_OF_NODES
 from tests.devices.c_library import node_sources
-from tests.devices.toolchain import RUNTIME, WARNINGS, need, run
+from tests.devices.toolchain import RUNTIME, WARNINGS, run
+from tests.programs import need
 
 COMPILERS = {
     "gcc": ("-O2",),
@@ -32,6 +33,7 @@ def make_type(name: str) -> type[Event]:
     return types.new_class(name, (Event,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_the_node_compiles_without_a_warning(compiler: str, tmp_path: Path) -> None:
     options = [*WARNINGS, *COMPILERS[compiler]]
@@ -46,6 +48,7 @@ def test_the_node_compiles_without_a_warning(compiler: str, tmp_path: Path) -> N
     run([need(compiler), *options, "-DGENUS_LATE_BYTES=0", "-DGENUS_DATA_BYTES=64", "-fsyntax-only", *node_sources()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_the_firmware_of_the_page_compiles_without_a_warning(compiler: str, tmp_path: Path) -> None:
     source = tmp_path / "main.c"
@@ -142,6 +145,7 @@ def test_the_page_shows_all_rows_of_the_fault_table_that_are_about_nodes() -> No
 ROWS_OF_SIZES = [pytest.param(name, marks=() if name == "nothing" else pytest.mark.slow) for name in rows()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROWS_OF_SIZES)
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_the_firmware_is_about_as_large_as_the_page_says(name: str, processor: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.can.test_faults import figures_in
 from tests.devices.c_faults import ROWS_OF_NODES, observe
+from tests.examples import some_of
 
 FIGURES = json.loads((Path(__file__).parents[1] / "can" / "golden" / "small_fault_figures.json").read_text())
 """The figures that the small runs give with Python nodes."""
@@ -17,7 +18,7 @@ OTHER_FIGURES = (6, 11, 12, 16, 22)
 """Rows in which they are others: another node is time master, or drops are counted otherwise."""
 
 
-@pytest.mark.parametrize("number", ROWS_OF_NODES)
+@pytest.mark.parametrize("number", some_of(ROWS_OF_NODES, 9))
 def test_a_small_run_of_a_row_is_as_expected_with_c_nodes(number: int) -> None:
     """The figures are those of Python nodes, wherever the same nodes are time master."""
     observation = observe(number)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.devices.c_library import build, node_sources
-from tests.devices.toolchain import need, run
+from tests.devices.toolchain import run
+from tests.programs import need
 
 FUZZ = str(Path(__file__).parent / "c_fuzz.c")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -31,6 +32,7 @@ def harness(compiler: str, *options: str) -> str:
 WITHOUT = ("-DGENUS_WITH_CALENDAR=0", "-DGENUS_WITH_SEGMENTS=0", "-DGENUS_WITH_LATE=0")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "options"), [(1, ()), (2, WITHOUT), (3, ("-DGENUS_DATA_BYTES=64",))])
 def test_a_hundred_thousand_frames_are_received_without_a_report(seed: int, options: tuple[str, ...]) -> None:
     assert run([harness("gcc", *options), "100000", str(seed)]).startswith("100000 frames, ")
@@ -50,6 +52,7 @@ def test_a_million_frames_are_received_without_a_report(compiler: str, seed: int
     assert run([harness(compiler), "1000000", str(seed)]).startswith("1000000 frames, ")
 
 
+@pytest.mark.slow
 def test_small_capacities_are_as_safe() -> None:
     """Where there is hardly room, things are refused and counted."""
     small = ("-DGENUS_EVENTS=1", "-DGENUS_PUBLISHERS=1", "-DGENUS_TRANSFERS=1", "-DGENUS_QUESTIONS=1")
@@ -70,6 +73,7 @@ def on_avr(frames: int) -> tuple[str, str]:
     return found[0], run([str(here), str(frames), "1"]).strip()
 
 
+@pytest.mark.slow
 def test_the_node_does_the_same_on_an_8_bit_processor() -> None:
     """All frames, events and notices are the same where an int has 16 bits, by a digest of them."""
     there, here = on_avr(1_000)

@@ -115,6 +115,7 @@ def plant() -> PreparedSystem:
     return PreparedSystem.of(parse_system(BUS + DEVICE_CHANNELS + "".join(talks)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("-DGENUS_SLOTS=8", "-DGENUS_CHANNELS=6", "-DGENUS_SUBJECTS=16")])
 def test_a_device_joins_twenty_nodes_and_keeps_its_calendar_and_deadlines(options: tuple[str, ...]) -> None:
     """It gets a number and event tags from the broker; hard, soft and segmented events arrive, also those to it."""
@@ -231,6 +232,7 @@ class SmallBus:
         self.run(20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [LARGE, (), ("-DGENUS_WITH_CALENDAR=0",)])
 def test_a_device_and_a_python_node_exchange_events_with_numbers_from_the_broker(options: tuple[str, ...]) -> None:
     """Also with default capacities, and without calendar and clock."""
@@ -508,6 +510,7 @@ def test_tables_that_make_no_sense_are_refused() -> None:
     assert {what for what, tables in refused.items() if tables.are_taken} == set()
 
 
+@pytest.mark.slow
 def test_a_full_queue_refuses_events_and_does_not_lose_what_waits() -> None:
     catalog = catalog_of(Level)
     device = CNode(0x11, timing=Timing(500_000), catalog=catalog, number=4, options=("-DGENUS_SLOTS=8",))

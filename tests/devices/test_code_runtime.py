@@ -18,9 +18,9 @@ from tests.devices.toolchain import (
     compile_library,
     compile_object,
     compile_program,
-    needs,
 )
 from tests.examples import examples
+from tests.programs import need, needs
 
 CODE = RUNTIME / "genus_code.c"
 MAX_DIVISOR = 32
@@ -39,9 +39,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_runtime_compiles_without_a_warning(target: str, tmp_path: Path) -> None:
-    compiler = TARGETS[target][0]
-    if needs(compiler).args[0]:
-        pytest.skip(f"not installed: {compiler}")
+    need(TARGETS[target][0])
     compile_object(tmp_path, target, CODE)
 
 
@@ -182,6 +180,7 @@ def answer_line(wire: bytes, a: int, width: int) -> str:
     return f"{parsed[1]} {below} {below if width else -1} {int(parsed[0] == a)}"
 
 
+@pytest.mark.slow
 @needs("clang")
 def test_damaged_codes_under_the_sanitizers(tmp_path: Path) -> None:
     """30,000 wire forms, whole and damaged, each in memory of its exact size: right answers and no report."""

@@ -1,7 +1,6 @@
 """Estimates of flash and RAM against what a compiler for an 8-bit processor makes."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 
 from genus import Catalog, Event, Subscription
 from genus.devices import Firmware, generate
+from tests.programs import need
 
 from .compiled import harness_source
 from .random_system import RandomSystem
@@ -26,8 +26,7 @@ EMPTY = 400
 
 def compiled_flash(firmware: Firmware, folder: Path) -> int:
     """The flash of a program that calls everything, without start-up code."""
-    if shutil.which("avr-gcc") is None or shutil.which("avr-size") is None:
-        pytest.skip("avr-gcc is not installed (apt: gcc-avr avr-libc)")
+    need("avr-gcc")
     sources = [str(path) for path in firmware.write(folder) if path.suffix == ".c"]
     name = firmware.name
     calls = f"tag = {name}_receive(tag, payload, size);"
@@ -40,6 +39,7 @@ def compiled_flash(firmware: Firmware, folder: Path) -> int:
     return int(re.findall(r"\d+", shown.splitlines()[1])[0]) - EMPTY
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 @pytest.mark.parametrize("codec", ["table", "straight"])
 @pytest.mark.parametrize("seed", [None, 31])

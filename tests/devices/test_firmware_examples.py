@@ -15,7 +15,8 @@ from genus.can import Identifier, PayloadCodec, Priority
 from genus.catalog import Catalog
 from genus.codes import load_module
 from genus.testing import run_command
-from tests.devices.toolchain import TARGETS, WARNINGS, needs
+from tests.devices.toolchain import TARGETS, WARNINGS
+from tests.programs import needs
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "firmware"
 ARDUINO = EXAMPLES / "arduino"
@@ -56,7 +57,8 @@ def sent_frames(lines: list[str]) -> list[list[str]]:
     return [line.strip("[]").split()[1:] for line in lines if line.startswith("[sent")]
 
 
-@needs("make", "gcc", "avr-gcc", "avr-g++")
+@pytest.mark.slow
+@needs("gcc", "avr-gcc")
 @pytest.mark.skipif(not HAS_SIMAVR, reason="not installed: libsimavr-dev")
 def test_the_arduino_sketch_runs_on_a_simulated_board(tmp_path: Path) -> None:
     """`make run` of the example: the sketch gets frames by an MCP2515, prints what it wants, and sends valves."""
@@ -65,7 +67,8 @@ def test_the_arduino_sketch_runs_on_a_simulated_board(tmp_path: Path) -> None:
     assert printed.endswith(ON_THE_BOARD), printed
 
 
-@needs("make", "gcc", "avr-gcc", "avr-g++")
+@pytest.mark.slow
+@needs("gcc", "avr-gcc")
 @pytest.mark.skipif(not HAS_SIMAVR, reason="not installed: libsimavr-dev")
 def test_what_the_sketch_sends_python_reads(tmp_path: Path) -> None:
     printed = run(["make", "-s", "run", f"BUILD={tmp_path}", f"PYTHON={sys.executable}"], ARDUINO)

@@ -3,7 +3,6 @@
 import ctypes
 import math
 import re
-import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -26,6 +25,7 @@ from genus.errors import DeviceError, NotRegistered, SubscriptionError
 from genus.filters import read_subscriptions
 from genus.model._values import unread_values
 from genus.testing import run_command
+from tests.programs import need, needs
 
 from . import road
 from .compiled import (
@@ -39,7 +39,6 @@ from .compiled import (
     device_of,
     frame_of,
     harness_source,
-    needs_compiler,
 )
 from .toolchain import WARNINGS
 
@@ -120,8 +119,7 @@ COMPILERS = {
 @pytest.mark.parametrize("codec", ["table", "straight"])
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_it_compiles_without_a_warning(compiler: str, codec: str, tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+    need(compiler)
     firmware = road_firmware(codec=codec)
     files = [path for path in firmware.write(tmp_path) if path.suffix == ".c"]
     (tmp_path / "harness.c").write_text(harness_source(firmware))
@@ -240,7 +238,7 @@ def test_a_bound_that_a_device_cannot_check_is_refused() -> None:
 # -- bounds, kept attributes, codes, late classes ----------------------------------------------------------------------
 
 
-@needs_compiler
+@needs("gcc")
 @pytest.mark.parametrize("codec", ["table", "straight"])
 def test_an_event_outside_the_bounds_of_its_class_is_refused(codec: str) -> None:
     device = Device(road_firmware(codec=codec))
@@ -252,7 +250,7 @@ def test_an_event_outside_the_bounds_of_its_class_is_refused(codec: str) -> None
     ]
 
 
-@needs_compiler
+@needs("gcc")
 @pytest.mark.parametrize("codec", ["table", "straight"])
 def test_attributes_that_are_not_kept_are_checked_and_skipped(codec: str) -> None:
     catalog = road_catalog()
@@ -265,7 +263,7 @@ def test_attributes_that_are_not_kept_are_checked_and_skipped(codec: str) -> Non
     assert [status for status, _, _ in device.receive([(etag, payload), (etag, broken)])] == [OK, MALFORMED]
 
 
-@needs_compiler
+@needs("gcc")
 @pytest.mark.parametrize("codec", ["table", "straight"])
 def test_bounds_are_checked_though_their_attributes_are_not_kept(codec: str) -> None:
     """Also where another family has the same name without a bound. A choice that the class lacks is no violation."""
@@ -297,7 +295,7 @@ def test_bounds_are_checked_though_their_attributes_are_not_kept(codec: str) -> 
     ]
 
 
-@needs_compiler
+@needs("gcc")
 @pytest.mark.parametrize("optional", [False, True])
 def test_a_choice_that_the_class_lacks_is_not_published(optional: bool) -> None:
     """Also one that is required, whose presence bit a program need not set. The family need not be received."""
@@ -316,7 +314,7 @@ def test_a_choice_that_the_class_lacks_is_not_published(optional: bool) -> None:
     assert [size > 0 for size in sizes] == ([True, True, True, False] if optional else [True, False, True, False])
 
 
-@needs_compiler
+@needs("gcc")
 def test_notes_that_only_describe_are_no_bounds() -> None:
     class Door(Event):
         open: Annotated[bool, msgspec.Meta(description="whether it is open")]
@@ -331,7 +329,8 @@ def test_notes_that_only_describe_are_no_bounds() -> None:
     assert "keeps_bounds" not in device.firmware.source
 
 
-@needs_compiler
+@pytest.mark.slow
+@needs("gcc")
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 @pytest.mark.parametrize(
     ("where", "expected"),
@@ -354,8 +353,7 @@ def test_a_value_that_is_compared_with_itself_gives_no_warning(
         ratio: Maybe[float] = None
         text: Maybe[str] = None
 
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+    need(compiler)
     catalog = Catalog()
     catalog.register(Twin)
     asked = Subscription(Twin, where=where)
@@ -371,7 +369,7 @@ def test_a_constant_that_is_longer_than_any_text_is_refused() -> None:
     assert "a text of a device has at most 65535 bytes, but its constant 70000" in message
 
 
-@needs_compiler
+@needs("gcc")
 def test_a_code_tells_which_subscriptions_want_a_type() -> None:
     """For media that carry codes: the same as conformance, for every type of the catalog and for codes below."""
     device, catalog = Device(road_firmware()), road_catalog()
@@ -387,7 +385,8 @@ def test_a_code_tells_which_subscriptions_want_a_type() -> None:
         assert device.code_wanted(damaged) == ()
 
 
-@needs_compiler
+@pytest.mark.slow
+@needs("gcc")
 def test_codes_of_more_than_64_bits_are_tested_below_subscribed_types() -> None:
     metaclass: Any = type(Event)
     types: list[type[Event]] = [declare("Deep", "level")]
@@ -406,7 +405,7 @@ def test_codes_of_more_than_64_bits_are_tested_below_subscribed_types() -> None:
         generate(catalog, {"a": Subscription(widths[max(widths)])})
 
 
-@needs_compiler
+@needs("gcc")
 @pytest.mark.parametrize("codec", ["table", "straight"])
 def test_codes_with_many_factors_of_two_are_tested_in_tables(codec: Any) -> None:
     """A chain of types has the powers of two, of which the tenth and later ones do not fit a divisor of 16 bits."""
@@ -423,7 +422,8 @@ def test_codes_with_many_factors_of_two_are_tested_in_tables(codec: Any) -> None
         assert device.code_wanted(encode_code(catalog.code(cls))) == wanted
 
 
-@needs_compiler
+@pytest.mark.slow
+@needs("gcc")
 def test_the_longest_vector_can_be_learnt() -> None:
     """What a late class requires is noted for all 2048 attributes, so that its header is read right."""
     cls = declare("Long", *(f"a{number}" for number in range(2043)))
@@ -444,7 +444,7 @@ def answer_about(catalog: Catalog, name: str) -> bytes:
     return CatalogIndex(catalog).answer(Question(1, 0, QuestionKind.CLASS, catalog.etag(name)))
 
 
-@needs_compiler
+@needs("gcc")
 def test_a_class_that_was_registered_later_is_learnt() -> None:
     """A refit on the device: unknown at first, then tested by its supertypes, with attributes of its own skipped."""
     catalog = road_catalog()

@@ -11,6 +11,7 @@ from genus.can._protocol.messages import Question, QuestionKind
 from genus.model import attributes
 from genus.model._values import unread_values
 from genus.model.types import ChoiceType, OpaqueType
+from tests.programs import needs
 
 from .compiled import (
     MALFORMED,
@@ -22,11 +23,10 @@ from .compiled import (
     codec_of,
     device_of,
     frame_of,
-    needs_compiler,
 )
 from .random_system import RandomSystem
 
-pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
+pytestmark = [needs("gcc"), pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
 
 CODECS = ("table", "straight")
 
@@ -166,6 +166,7 @@ def check_grown(seed: int, codec: str, events: int) -> int:
     return pairs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_device_gives_the_answer_of_the_oracle_on_types_that_grew(codec: str) -> None:
     """Attributes that types gained are read if the vector of the firmware has them, and skipped if not; exact too."""
@@ -212,6 +213,7 @@ def test_a_device_gives_the_answer_of_the_oracle_in_a_million_cases(block: int, 
     assert vectors > 100_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("count", [3, 254, 255, 256, 300])
 def test_an_index_has_as_many_bytes_as_python_reads(count: int, codec: str) -> None:

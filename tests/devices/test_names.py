@@ -1,7 +1,6 @@
 """Names in C: those of Genus where they can be, each of what it names alone; equal ones are refused."""
 
 import re
-import shutil
 import subprocess
 from enum import Enum
 from itertools import count
@@ -19,9 +18,10 @@ from genus.devices import Firmware, generate
 from genus.devices._declarations import comment
 from genus.errors import DeviceError
 from genus.targets.c._layout import constant_name
+from tests.programs import need, needs
 
 from ..examples import examples
-from .compiled import OK, Device, declare, device_of, frame_of, needs_compiler
+from .compiled import OK, Device, declare, device_of, frame_of
 from .test_generate import COMPILERS
 from .toolchain import WARNINGS
 
@@ -104,7 +104,7 @@ def test_a_clash_of_values_says_what_to_do() -> None:
         panel(sign)
 
 
-@needs_compiler
+@needs("gcc")
 def test_choices_with_odd_values_are_told_apart() -> None:
     class Sign(Enum):
         A = "a-b"
@@ -125,7 +125,7 @@ def test_choices_with_odd_values_are_told_apart() -> None:
 # -- types, attributes, handlers ---------------------------------------------------------------------------------------
 
 
-@needs_compiler
+@needs("gcc")
 def test_names_of_attributes_and_types_may_be_words_of_c() -> None:
     class Switch(Event):
         int: Maybe[UInt8] = None
@@ -166,8 +166,7 @@ HEADERS = [
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_names_of_attributes_may_be_macros_of_headers(compiler: str, tmp_path: Path) -> None:
     """Those of <avr/io.h>, for one, are in capitals."""
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+    need(compiler)
     cls = declare("Chip", *HEADERS)
     catalog = Catalog()
     catalog.register(cls)
@@ -181,7 +180,8 @@ def test_names_of_attributes_may_be_macros_of_headers(compiler: str, tmp_path: P
         assert done.returncode == 0, done.stderr[:3000]
 
 
-@needs_compiler
+@pytest.mark.slow
+@needs("gcc")
 @pytest.mark.parametrize("codec", ["table", "straight"])
 def test_names_of_types_and_handlers_may_be_those_of_what_is_generated(codec: Any) -> None:
     """`Type.loop` and the type `Loop` have one macro, `Receive` and the function that receives one name, and so on."""

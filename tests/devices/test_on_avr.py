@@ -7,7 +7,8 @@ import pytest
 
 from bench import device_codes
 from bench.device_frames import FRAME, Codec, Device, build, make_device, measure
-from bench.simavr import MissingTool, Simulator, check_tools, compile_firmware
+from bench.simavr import TOOLS, Simulator, compile_firmware
+from bench.tools import MissingTool, check_tools
 from genus import Event
 from genus.codes import Divisor, code_size, encode_code, parse_code
 from genus.devices import generate
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarnin
 @pytest.fixture
 def simulator(tmp_path: Path) -> Simulator:
     try:
-        check_tools()
+        check_tools(*TOOLS)
     except MissingTool as problem:
         pytest.skip(str(problem))
     return Simulator(tmp_path)
@@ -45,6 +46,7 @@ def check(device: Device, event: Event, called: int) -> None:
         assert was_called == wanted or (was_called and made.residual is not None), f"{made.subscription} on {event!r}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["table", "straight"])
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 40))])
 def test_random_systems(seed: int, codec: Codec, simulator: Simulator, tmp_path: Path) -> None:
@@ -59,6 +61,7 @@ def test_random_systems(seed: int, codec: Codec, simulator: Simulator, tmp_path:
         check(device, event, case.result)
 
 
+@pytest.mark.slow
 def test_every_pair_of_codes(simulator: Simulator, tmp_path: Path) -> None:
     """12,544 pairs of the paper's hierarchy, by every test of codes; `measure` compares."""
     found = device_codes.measure(simulator, tmp_path)
@@ -130,5 +133,5 @@ def test_a_type_is_learnt_in_the_field(simulator: Simulator, tmp_path: Path) -> 
         ConfidentLoop(lane=3),
         ConfidentLoop(lane=1, category=Category.CAR),
     ]
-    (learnt, *cases), _ = measure(device, simulator, tmp_path, events)
+    learnt, *cases = measure(device, simulator, tmp_path, events)
     assert (learnt.result, [case.result for case in cases]) == (1, [0b01, 0b10, 0])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from genus.devices import Firmware
+from tests.programs import need, needs
 
-from .compiled import needs_compiler, require_compiler
 from .toolchain import WARNINGS
 
 PAGE = Path(__file__).parents[2] / "docs" / "devices.md"
@@ -42,7 +42,7 @@ def run(command: list[str], given: str = "") -> str:
     return done.stdout
 
 
-@needs_compiler
+@needs("gcc")
 def test_the_c_on_the_page_compiles(made: Firmware, tmp_path: Path) -> None:
     made.with_node().write(tmp_path)
     whole, *parts, node, _ = blocks("c")
@@ -51,16 +51,16 @@ def test_the_c_on_the_page_compiles(made: Firmware, tmp_path: Path) -> None:
     node = node.replace("void start(", "static void start(").replace("void light(", "static void light(")
     used = "void use(void);\nvoid use(void) { start(0, NULL); light(0); }\n"
     (tmp_path / "page.c").write_text(f"{whole}{node}{used}{FUNCTION.format(body=body)}")
-    run([require_compiler(), *WARNINGS, "-Wno-sizeof-pointer-div", "-fsyntax-only", str(tmp_path / "page.c")])
+    run([need("gcc"), *WARNINGS, "-Wno-sizeof-pointer-div", "-fsyntax-only", str(tmp_path / "page.c")])
 
 
-@needs_compiler
+@needs("gcc")
 def test_the_program_for_the_host_prints_what_is_shown(made: Firmware, tmp_path: Path) -> None:
     made.write(tmp_path / "firmware")
     (tmp_path / "try.c").write_text(blocks("c")[-1])
     sources = [str(path) for path in (tmp_path / "firmware").glob("*.c")]
     include = f"-I{tmp_path / 'firmware'}"
-    run([require_compiler(), *WARNINGS, include, str(tmp_path / "try.c"), *sources, "-o", str(tmp_path / "try")])
+    run([need("gcc"), *WARNINGS, include, str(tmp_path / "try.c"), *sources, "-o", str(tmp_path / "try")])
     shown = re.findall(r'^\$ echo "(.*)" \| \./try\n([^$]*)', blocks("console")[0], re.MULTILINE)
     assert len(shown) == 2
     for given, printed in shown:

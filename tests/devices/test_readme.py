@@ -1,7 +1,6 @@
 """The README of generated C: its command compiles, it names all handlers, and it lists what MISRA C:2012 objects to."""
 
 import re
-import shutil
 import subprocess
 from importlib import metadata
 from itertools import pairwise
@@ -15,17 +14,16 @@ from genus.devices import DeviceChannel, Firmware, generate
 from genus.devices._firmware import NODE, RUNTIME, runtime_file
 from genus.devices._readme import DEVIATIONS, NODE_SIZES
 from genus.devices.types import Codec
+from tests.programs import needs
 
 from . import road
-from .compiled import needs_compiler
 from .misra import BEGIN, END, PAGE, counts, reported, table, version
 from .random_system import RandomSystem
 from .test_generate import road_catalog, road_firmware
 
-needs_cppcheck = pytest.mark.skipif(shutil.which("cppcheck") is None, reason="cppcheck is not installed")
 
-
-@needs_compiler
+@pytest.mark.slow
+@needs("gcc")
 @pytest.mark.parametrize(("codec", "node"), [("table", True), ("straight", False)])
 def test_the_command_of_the_readme_compiles_with_what_it_says_to_provide(
     codec: Any, node: bool, tmp_path: Path
@@ -127,7 +125,8 @@ def test_every_file_states_its_licence() -> None:
         assert "SPDX-License-Identifier: Apache-2.0 */" in text.splitlines()[0] or "SPDX" in text[:200]
 
 
-@needs_cppcheck
+@pytest.mark.slow
+@needs("cppcheck")
 def test_rules_that_generated_code_violates_are_listed(tmp_path: Path) -> None:
     system = RandomSystem(5)
     asked = [(f"s{number}", each) for number, each in enumerate(system.subscriptions(3))]
@@ -138,14 +137,14 @@ def test_rules_that_generated_code_violates_are_listed(tmp_path: Path) -> None:
         assert {rule for rule, _ in reported([tmp_path / "made.c"])} <= DEVIATIONS.keys()
 
 
-@needs_cppcheck
+@needs("cppcheck")
 @pytest.mark.slow
 def test_rules_that_the_runtime_and_the_node_violate_are_listed_and_no_others() -> None:
     both = [counts(road_firmware(codec=codec).with_node()) for codec in ("table", "straight")]
     assert {rule for made in both for column in made.values() for rule in column} == DEVIATIONS.keys()
 
 
-@needs_cppcheck
+@needs("cppcheck")
 @pytest.mark.slow
 def test_the_counts_of_the_page_are_those_of_cppcheck() -> None:
     """`python -m tests.devices.misra --write` writes them anew."""

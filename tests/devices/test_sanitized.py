@@ -1,6 +1,5 @@
 """Generated C under sanitizers and a fuzzer: bytes from outside never make it read or write where it must not."""
 
-import shutil
 import struct
 import subprocess
 from pathlib import Path
@@ -10,15 +9,16 @@ import pytest
 
 from genus import Subscription
 from genus.devices import Firmware, generate
+from tests.programs import need, needs
 
 from . import road
-from .compiled import MALFORMED, OK, frame_of, harness_source, needs_compiler, require_compiler
+from .compiled import MALFORMED, OK, frame_of, harness_source
 from .random_system import RandomSystem
 from .test_generate import road_catalog
 from .test_generated_code import make
 from .toolchain import WARNINGS
 
-pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
+pytestmark = [needs("gcc"), pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")]
 
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 MAIN = """
@@ -49,7 +49,7 @@ def build_program(firmware: Firmware, folder: Path) -> Path:
     sources = [path for path in firmware.write(folder) if path.suffix == ".c"]
     (folder / "main.c").write_text(harness_source(firmware) + MAIN)
     made = folder / "program"
-    command = [require_compiler(), *WARNINGS, *SANITIZED, *map(str, sources), str(folder / "main.c"), "-o", str(made)]
+    command = [need("gcc"), *WARNINGS, *SANITIZED, *map(str, sources), str(folder / "main.c"), "-o", str(made)]
     done = subprocess.run(command, capture_output=True, text=True)
     if "cannot find" in done.stderr and "asan" in done.stderr:
         pytest.skip("the compiler has no address sanitizer")
@@ -66,6 +66,7 @@ def feed(program: Path, system: RandomSystem, count: int) -> None:
     assert int(done.stdout) == count
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["table", "straight"])
 def test_damaged_payloads_are_read_within_their_bytes(codec: str, tmp_path: Path) -> None:
     system = RandomSystem(21)
@@ -97,11 +98,11 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["table", "straight"])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_empty_texts_and_payloads_may_be_null(compiler: str, codec: Any, tmp_path: Path) -> None:
-    if shutil.which(compiler) is None:
-        pytest.skip(f"{compiler} is not installed")
+    need(compiler)
     catalog = road_catalog()
     made = generate(catalog, {"all": Subscription(road.Loop)}, name="road", publish=[road.Loop], codec=codec)
     sources = [str(path) for path in made.write(tmp_path) if path.suffix == ".c"]
@@ -115,9 +116,7 @@ def test_empty_texts_and_payloads_may_be_null(compiler: str, codec: Any, tmp_pat
 
 
 def fuzz(firmware: Firmware, folder: Path, seconds: int) -> str:
-    clang = shutil.which("clang")
-    if clang is None:
-        pytest.skip("no clang on this machine, which has libFuzzer")
+    clang = need("clang")
     sources = [str(path) for path in firmware.write(folder, harness=True) if path.suffix == ".c"]
     made = folder / "fuzz"
     flags = [*WARNINGS, "-g", "-O1", "-fsanitize=fuzzer,address,undefined", "-fno-sanitize-recover=all"]
@@ -133,6 +132,7 @@ def fuzz(firmware: Firmware, folder: Path, seconds: int) -> str:
     return run.stderr
 
 
+@pytest.mark.slow
 def test_a_fuzzer_finds_nothing(tmp_path: Path) -> None:
     assert "stat::number_of_executed_units" in fuzz(make(RandomSystem(22), "table").firmware, tmp_path, 1)
 

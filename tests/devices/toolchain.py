@@ -4,9 +4,6 @@ import ctypes
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import which
-
-import pytest
 
 import genus.devices
 
@@ -20,20 +17,6 @@ TARGETS = {
     "avr": ["avr-gcc", "-Os", "-mmcu=atmega128rfa1"],
     "cortex-m0": ["arm-none-eabi-gcc", "-Os", "-mcpu=cortex-m0", "-mthumb"],
 }
-
-
-def needs(*tools: str) -> pytest.MarkDecorator:
-    """Skips a test where one of these commands is not installed."""
-    missing = [tool for tool in tools if which(tool) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"not installed: {', '.join(missing)}")
-
-
-def need(tool: str) -> str:
-    """The path of a tool; skips the test if it is not installed."""
-    found = which(tool)
-    if found is None:
-        pytest.skip(f"{tool} is not installed")
-    return found
 
 
 def run(command: Sequence[str]) -> str:

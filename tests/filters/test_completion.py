@@ -18,7 +18,7 @@ from genus.filters._subscription import parse_again
 from genus.filters._type_names import Token
 from genus.filters.types import Completion, CompletionItem
 from genus.model import subtypes, vector
-from tests.examples import examples
+from tests.examples import examples, some_of
 from tests.generators import Generator, Sampler, edge_subscriptions
 
 
@@ -173,6 +173,21 @@ class TestTheWordAtTheCursor:
     def test_what_begins_with_it_comes_before_what_contains_it(self, text: str, words: list[str]) -> None:
         assert texts(text) == words
 
+    def test_the_nearest_comes_first(self) -> None:
+        class Ranked(Event):
+            subspeed: int
+            top_speed: int
+            Speed: int
+            speed: int
+            slow: int
+
+        assert [item.text for item in complete("Ranked has speed", 16, [Ranked]).items] == [
+            "speed",
+            "Speed",
+            "top_speed",
+            "subspeed",
+        ]
+
     def test_there_are_at_most_a_hundred_items_and_the_best_are_among_them(self) -> None:
         metaclass: Any = type(Event)
         made = [metaclass(f"Many{number}", (Event,), {"__module__": __name__}) for number in range(300)]
@@ -218,6 +233,8 @@ class TestPredicates:
             ("(lane", "== != < <= > >= in between is not + - * / // % )"),
             ("(lane > 1", "and or + - * / // % )"),
             ("abs(lane", "+ - * / // % )"),
+            ("(lane > 1 or lane + 1", "== != < <= > >= in between not + - * / // %"),
+            ("(not lane + 1", "== != < <= > >= in between not + - * / // %"),
             ("gap > expires", "+ -"),
             ("place > 3", ""),
             ("nothing", ""),
@@ -264,8 +281,81 @@ class TestPredicates:
         found = texts(f"Loop where {test}", "attribute")
         assert sorted(found) == sorted(attributes)
 
+    def test_attributes_of_a_test_are_told_with_type_and_unit(self) -> None:
+        assert at_end("Loop where spe").items[0] == CompletionItem("speed", "attribute", "float64? [m/s]")
+        assert at_end("Loop where lane > spe").items[0] == CompletionItem("speed", "attribute", "float64? [m/s]")
+
+    @pytest.mark.parametrize(
+        ("text", "notes"),
+        [
+            ("Loop where lane == 1 ", {"and": "both", "or": "one of them or both"}),
+            ("Loop where lane between 1 ", {"and": "up to"}),
+            ("Loop where (if valid ", {"then": "the value if it is true"}),
+            ("Loop where (if valid then 1 ", {"else": "the value if it is false"}),
+            ("Loop where lane is ", {"present": "", "absent": ""}),
+            ("Loop where lane not ", {"in": "one of some constants"}),
+            ("Loop where lane ", {"not": "none of some constants", "==": "equal", "//": "divided by, rounded down"}),
+            ("Loop where time > ", {"@2026-05-01T00:00:00Z": "a time"}),
+            ("Loop where gap > ", {"1s": "a duration"}),
+            (
+                "Loop where speed > ",
+                {"inf": "more than any other number", "coalesce(": "the first value that is known"},
+            ),
+            ("Loop where valid == ", {"true": "", "false": ""}),
+        ],
+    )
+    def test_a_note_says_what_an_item_means_here(self, text: str, notes: dict[str, str]) -> None:
+        found = {item.text: item.note for item in at_end(text).items}
+        assert {word: found.get(word) for word in notes} == notes
+
+    @pytest.mark.parametrize(
+        ("text", "words"),
+        [
+            ("(if ", "not ("),
+            ("(if valid ", "== != in is not and or then"),
+            ("(if valid then ", "( -"),
+            ("(if valid then 1 ", "else + - * / // % )"),
+            ("(if valid then 1 else 2 ", "+ - * / // % )"),
+            ("(if valid then 1 else 2) ", "== != < <= > >= in between not + - * / // %"),
+            ("(valid and ", "not ("),
+            ("lane == (if valid then ", "( -"),
+        ],
+    )
+    def test_the_words_of_a_choice(self, text: str, words: str) -> None:
+        found = [item.text for item in at_end(f"Loop where {text}").items if item.kind == "keyword"]
+        assert [word for word in found if word != "if"] == words.split()
+
+    @pytest.mark.parametrize("length", [80, 81])
+    def test_a_note_has_at_most_eighty_characters(self, length: int) -> None:
+        metaclass: Any = type(Event)
+        made = metaclass("Noted", (Event,), {"__module__": __name__, "__doc__": "x" * length})
+        (item,) = complete("Noted", 5, [made]).items
+        assert item.note == ("x" * 80 if length == 80 else "x" * 77 + "...")
+
+    @pytest.mark.parametrize("length", [2000, 2001])
+    def test_of_a_very_long_test_nothing_is_proposed(self, length: int) -> None:
+        assert bool(texts("Loop where " + "lane".ljust(length))) == (length == 2000)
+
     def test_a_property_is_no_attribute_that_must_be_present(self) -> None:
         assert "kmh" not in texts("Loop has ")
+
+    @pytest.mark.parametrize("before", ["lane between 1 and 2 and ", "valid and lane between 1 and 2 and "])
+    def test_after_the_second_value_of_between_and_begins_another_test(self, before: str) -> None:
+        assert texts(f"Loop where {before}", "attribute") == texts("Loop where valid and ", "attribute")
+        assert texts(f"Loop where {before}category == ", "value") == ["'truck'", "'car'", "'delivery van'"]
+
+    def test_an_attribute_may_be_called_then(self) -> None:
+        class Rule(Event):
+            then: bool
+            lane: int
+
+        def words(text: str) -> list[str]:
+            return [item.text for item in complete(text, len(text), [Rule]).items]
+
+        assert "==" in words("Rule where then ")
+        assert words("Rule where then == ")[:2] == ["true", "false"]
+        assert "then" in words("Rule where lane == (if then ")
+        assert "lane" in words("Rule where lane == (if then then ")
 
     def test_an_attribute_may_be_called_like_a_function(self) -> None:
         assert texts("Loop where leng") == ["length", "length("]
@@ -302,18 +392,20 @@ def check_that_words_follow(text: str) -> None:
             assert (found.start, found.end) == (start, start + typed)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(st.integers(0, 10**9))
 def test_the_word_that_follows_in_a_valid_text_is_proposed(seed: int) -> None:
     check_that_words_follow(str(Generator(seed).subscription()))
 
 
-@pytest.mark.parametrize("text", WRITTEN)
+@pytest.mark.parametrize("text", some_of(WRITTEN, 3))
 def test_the_word_that_follows_in_a_text_of_all_operators_is_proposed(text: str) -> None:
     parse_again(text, DECLARED)
     check_that_words_follow(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [attribute.name for attribute in vector(Sampler)])
 def test_the_word_that_follows_in_edge_cases_is_proposed(name: str) -> None:
     found = list(edge_subscriptions(name))

@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from itertools import product
 from typing import Any
 
 import pytest
@@ -10,8 +11,13 @@ from hypothesis import strategies as st
 
 from genus import Event, Maybe, Subscription, coalesce, this, when
 from genus.errors import SubscriptionError, SyntaxProblem
+from genus.filters._bind import Binder
+from genus.filters._constants import type_of
 from genus.filters._evaluate import Pattern, is_like, matcher, read_pattern
+from genus.filters._parser import parse_value
+from genus.filters._subscription import rebuild
 from genus.model._types import INT64_MAX, INT64_MIN
+from genus.model.internal import type_text
 from genus.targets import arrow, python
 from tests.examples import examples
 
@@ -99,6 +105,143 @@ class TestFloorDivision:
     def test_other_types_are_refused(self, where: Any) -> None:
         with pytest.raises(SubscriptionError, match="cannot apply"):
             Subscription(Sign, where=where)
+
+
+class TestTerms:
+    """What Python's operators make of a term, on either side of it."""
+
+    @pytest.mark.parametrize(
+        ("where", "said"),
+        [
+            (this.turns + 2 > 1, "turns + 2 > 1"),
+            (2 + this.turns > 1, "2 + turns > 1"),
+            (this.turns - 2 > 1, "turns - 2 > 1"),
+            (2 - this.turns > 1, "2 - turns > 1"),
+            (this.turns * 2 > 1, "turns * 2 > 1"),
+            (2 * this.turns > 1, "2 * turns > 1"),
+            (this.turns / 2 > 1, "turns / 2 > 1"),
+            (2 / this.turns > 1, "2 / turns > 1"),
+            (this.turns // 2 > 1, "turns // 2 > 1"),
+            (2 // this.turns > 1, "2 // turns > 1"),
+            (this.turns % 2 > 1, "turns % 2 > 1"),
+            (2 % this.turns > 1, "2 % turns > 1"),
+            (-this.turns > 1, "-turns > 1"),
+            (abs(this.turns) > 1, "abs(turns) > 1"),
+            (this.turns < 1, "turns < 1"),
+            (this.turns <= 1, "turns <= 1"),
+            (this.turns > 1, "turns > 1"),
+            (this.turns >= 1, "turns >= 1"),
+            (this.turns == 1, "turns == 1"),
+            (this.turns != 1, "turns != 1"),
+            (this.turns.between(1, this.by), "turns >= 1 and turns <= by"),
+            (this.turns.isin({1}), "turns in (1)"),
+            (this.label.startswith("a"), "label startswith 'a'"),
+            (this.label.endswith("a"), "label endswith 'a'"),
+            (this.label.contains("a"), "label contains 'a'"),
+            (this.label.like("a_"), "label like 'a_'"),
+            (this.label.is_present(), "label is present"),
+            (this.label.is_absent(), "label is absent"),
+            (this.turns & (this.by == 1), "turns == true and by == 1"),
+            (this.turns | (this.by == 1), "turns == true or by == 1"),
+            ((this.by == 1) & this.turns, "by == 1 and turns == true"),
+            ((this.by == 1) | this.turns, "by == 1 or turns == true"),
+            (~this.turns, "not turns == true"),
+            (when(this.turns, True, this.by == 1), "turns == true and true == true or not turns == true and by == 1"),
+        ],
+    )
+    def test_are_written_as_they_stand(self, where: Any, said: str) -> None:
+        assert str(where) == said
+
+    def test_are_shown_but_have_no_text(self) -> None:
+        assert (repr(this), repr(this.turns + 1)) == ("this", "<term turns + 1>")
+        with pytest.raises(SubscriptionError, match="<term turns> has no text"):
+            str(this.turns)
+
+    def test_only_attributes_are_present(self) -> None:
+        with pytest.raises(SubscriptionError, match="only an attribute can be present or absent, not an expression"):
+            (this.turns + 1).is_present()
+
+    def test_private_names_are_no_attributes(self) -> None:
+        with pytest.raises(AttributeError, match=r"^_turns$"):
+            _ = this._turns
+        assert str(this["_turns"] == 1) == "_turns == 1"
+
+
+class TestTypes:
+    """What the result of an operator is, or why there is none."""
+
+    @pytest.mark.parametrize(
+        ("value", "type_"),
+        [
+            ("turns + 1", "int64"), ("turns // 2", "int64"), ("turns % 2", "int64"), ("turns * by", "int64"),
+            ("turns / 2", "float64"), ("turns + 1.5", "float64"), ("heading + 1", "float64"),
+            ("1 - heading", "float64"),
+            ("turns / 2 // 1", "float64"), ("-turns", "int64"), ("-heading", "float64"), ("-lag", "duration"),
+            ("abs(turns)", "int64"), ("abs(heading)", "float64"), ("abs(lag)", "duration"), ("length(label)", "int64"),
+            ("length(raw)", "int64"), ("length('ab')", "int64"), ("time - time", "duration"), ("time - lag", "time"),
+            ("time + lag", "time"), ("lag + time", "time"), ("lag + pause", "duration"), ("lag - pause", "duration"),
+            ("lag * 2", "duration"), ("2 * lag", "duration"), ("lag // 2", "duration"), ("lag // pause", "int64"),
+            ("lag % pause", "duration"), ("time - time + lag", "duration"), ("time - (time - time)", "time"),
+            ("if turns > 1 then 1 else 2.5", "float64"), ("if turns > 1 then 1", "int64"),
+            ("coalesce(turns, 1.5)", "float64"), ("coalesce(label, 'a')", "str"), ("coalesce(turns)", "int64"),
+            ("if turns > 1 then time else time + lag", "time"), ("'a'", "str"), ("x'00'", "bytes"), ("true", "bool"),
+            ("1s", "duration"), ("@2026-01-01T00:00:00Z", "time"), ("inf", "float64"),
+        ],
+    )  # fmt: skip
+    def test_of_a_result(self, value: str, type_: str) -> None:
+        assert type_text(type_of(Binder(Sign).value(parse_value(value)))) == type_
+
+    @pytest.mark.parametrize(
+        ("where", "message"),
+        [
+            ("time + time == time", "cannot apply +: time is time, and time is time"),
+            ("lag - time == lag", "cannot apply -: lag is duration, and time is time"),
+            ("lag * pause == lag", "cannot apply *: lag is duration, and pause is duration"),
+            ("lag * 1.5 == lag", "cannot apply *: lag is duration, and 1.5 is float64"),
+            ("2 // lag == lag", "cannot apply //: 2 is int64, and lag is duration"),
+            ("lag % 2 == lag", "cannot apply %: lag is duration, and 2 is int64"),
+            ("label + 'a' == 'b'", "cannot apply +: label is str, and 'a' is str"),
+            ("-label == 'a'", "cannot negate: label is str"),
+            ("-time == time", "cannot negate: time is time"),
+            ("abs(label) == 1", "abs takes a number or a duration, but label is str"),
+            ("abs(time) == time", "abs takes a number or a duration, but time is time"),
+            ("length(turns) == 1", "length takes text or bytes, but turns is int64"),
+            ("turns == label", "cannot compare: turns is int64, but label is str"),
+            ("turns == 'a'", "cannot compare: turns is int64, but 'a' is str"),
+            ("'a' == turns", "cannot compare: turns is int64, but 'a' is str"),
+            ("lag == 5", "cannot compare: lag is duration, but 5 is int64; write a duration as 5s, in Python as timed"),
+            ("5 == lag", "cannot compare: lag is duration, but 5 is int64; write a duration as 5s"),
+            (
+                "time == 5",
+                "time is time, but 5 is int64; write a time as @2026-05-01T00:00:00Z, in Python as datetime(",
+            ),
+            ("'2026-05-02' == time", "write a time as @2026-05-02T00:00:00Z"),
+            ("time > 2026-5-2", "write a time as @2026-05-02T00:00:00Z"),
+            ("time > 2026-05-1", "write a time as @2026-05-01T00:00:00Z"),
+            ("time > 20260-5-2", "write a time as @2026-05-01T00:00:00Z"),
+            ("time == lag", "time is time, but lag is duration; write a time as @2026-05-01T00:00:00Z"),
+            ("turns == true", "turns is int64, not true or false: compare it with a value, or write turns is present"),
+            ("turns + 1 == true", "turns + 1 is int64, not true or false: compare it with a value"),
+            ("turns startswith 'a'", "startswith needs text, but turns is int64"),
+            ("raw contains 'a'", "contains needs text, but raw is bytes"),
+            ("time - time in (1s)", "isin takes a time attribute, not a computed time; use == or between"),
+            ("turns in (1, 'a')", "cannot compare: turns is int64, but 'a' is str"),
+            ("label in (1)", "cannot compare: label is str, but 1 is int64"),
+            ("(turns == 1 and turns == 'a') or lag == 1s", "cannot compare: turns is int64"),
+            ("turns == 9223372036854775808", "9223372036854775808 does not fit in 64 bits"),
+            ("turns == -9223372036854775809", "-9223372036854775809 does not fit in 64 bits"),
+            ("heading == 9223372036854775808", "9223372036854775808 does not fit in 64 bits"),
+            ("(if turns > 1 then label else 3) == 1", "two types: label is str, but 3 is int64"),
+        ],
+    )
+    def test_that_do_not_fit_are_refused(self, where: str, message: str) -> None:
+        with pytest.raises(SubscriptionError) as caught:
+            rebuild(Sign, where=where)
+        assert message in str(caught.value)
+
+    @pytest.mark.parametrize("text", ["turns == 9223372036854775807", "turns == -9223372036854775808"])
+    def test_the_bounds_of_64_bits_are_numbers(self, text: str) -> None:
+        assert str(rebuild(Sign, where=text).where) == text
 
 
 class TestFunctions:
@@ -230,6 +373,14 @@ class TestLike:
         assert (matcher(pattern)(text) is not None) is expected
         assert answers(this.label.like(pattern), Sign(label=text)) == (expected, not expected)
 
+    def test_short_patterns_are_their_definition(self) -> None:
+        patterns = ["".join(parts) for size in range(5) for parts in product("a%_", repeat=size)]
+        texts = ["".join(letters) for size in range(5) for letters in product("ab", repeat=size)]
+        for pattern in [*patterns, "%a%b%", "a%ab%b", "_%a_%"]:
+            liked = [text for text in texts if by_definition(pattern, text)]
+            assert [text for text in texts if is_like(text, pattern)] == liked, pattern
+            assert [text for text in texts if matcher(pattern)(text)] == liked, pattern
+
     @examples(100)
     @given(st.lists(pieces, max_size=9))
     def test_patterns_have_one_form(self, parts: list[str]) -> None:
@@ -275,6 +426,14 @@ class TestLike:
         with pytest.raises(SubscriptionError, match=message):
             this.label.like(pattern, escape=escape)
 
+    @pytest.mark.parametrize("sign", ["a", "%", "_", "!!"])
+    def test_a_pattern_has_at_most_1000_characters(self, sign: str) -> None:
+        many = 1000 // len(sign)
+        assert read_pattern(sign * many, "!")
+        with pytest.raises(SubscriptionError, match=f"has at most 1000 characters, not {(many + 1) * len(sign)}"):
+            read_pattern(sign * (many + 1), "!")
+
+    @pytest.mark.slow
     def test_no_pattern_takes_long(self) -> None:
         """A pattern that backtracking would try for longer than anyone waits."""
         assert answers(this.label.like("%a" * 400 + "%b"), Sign(label="a" * 5000)) == (False, True)

@@ -96,6 +96,16 @@ def test_the_program_subscribes_with_an_equal_subscription(seed: int) -> None:
         ("house.Door where place == 'say \"hi\"'", """where=this.place == 'say "hi"'"""),
         ("house.Door where raw == x'0022ff'", """where=this.raw == b'\\x00"\\xff'"""),
         ("house.Door where place is present or place is absent", "this.place.is_present() | this.place.is_absent()"),
+        ("house.Door where lane > (if open then 1 else 2)", "where=this.lane > when(this.open, 1, 2)"),
+        ("house.Door where lane > (if lane > 2 then 1)", "where=this.lane > when(this.lane > 2, 1)"),
+        ("house.Door where coalesce(speed, 1.5) * 2 > 1", "where=coalesce(this.speed, 1.5) * 2.0 > 1.0"),
+        ("house.Door where (if open then 1 else 2) * 2 > lane", "where=when(this.open, 1, 2) * 2 > this.lane"),
+        ("house.Door where not (open or lane > 1)", "where=~(this.open | (this.lane > 1))"),
+        ("house.Door where not open and not lane in (1)", "where=~this.open & ~this.lane.isin([1])"),
+        ("house.Door where not (lane >= 1 and lane <= 3 and open)", "where=~(this.lane.between(1, 3) & this.open)"),
+        ("house.Door where lane >= 1 and speed <= 3", "where=(this.lane >= 1) & (this.speed <= 3.0)"),
+        ("house.Door where open and lane >= 1 and lane <= 3", "where=this.open & this.lane.between(1, 3)"),
+        ("house.Door where place startswith 'a' or place endswith 'b'", '.startswith("a") | this.place.endswith("b")'),
         (
             "house.Door where time - @2026-05-01T10:00:00Z > 90s and gap != 0s",
             "(this.time - datetime(2026, 5, 1, 10, tzinfo=UTC) > timedelta(seconds=90)) & (this.gap != timedelta(0))",
@@ -127,6 +137,49 @@ def test_what_operators_cannot_build_is_given_as_text(where: str) -> None:
     code = python_source(subscription)
     assert "this." not in code
     assert eval(code, scope(subscription)) == subscription
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("2d", "timedelta(days=2)"),
+        ("25h", "timedelta(hours=25)"),
+        ("61min", "timedelta(minutes=61)"),
+        ("61s", "timedelta(seconds=61)"),
+        ("1001ms", "timedelta(milliseconds=1001)"),
+        ("1001us", "timedelta(microseconds=1001)"),
+        ("-90s", "timedelta(seconds=-90)"),
+    ],
+)
+def test_a_duration_has_one_unit(text: str, code: str) -> None:
+    subscription = Subscription.parse(f"house.Door where gap > {text}", [Door])
+    assert python_source(subscription) == f"Subscription(Door, where=this.gap > {code})"
+    assert made(subscription) == subscription
+
+
+@pytest.mark.parametrize("form", [" + 1", " or lane == 1", " and lane == 1"])
+@pytest.mark.parametrize("operators", [500, 501])
+def test_very_many_operators_are_given_as_text(form: str, operators: int) -> None:
+    parts = "".join(form.replace("1", str(number)) for number in range(operators - ("lane" in form)))
+    subscription = rebuild(Door, where=f"lane{parts} == 1" if form == " + 1" else f"lane == -1{parts}")
+    code = python_source(subscription)
+    assert ("this." in code) == (operators == 500)
+    assert eval(code, scope(subscription)) == subscription
+
+
+@pytest.mark.parametrize("length", [100, 101])
+def test_a_call_of_at_most_a_hundred_characters_is_one_line(length: int) -> None:
+    short = python_source(Subscription(Door, where=this.place == ""))
+    code = python_source(Subscription(Door, where=this.place == "x" * (length - len(short))))
+    assert ("\n" in code) == (length == 101)
+
+
+def test_an_attribute_that_is_no_name_of_a_term_is_given_as_text() -> None:
+    made_by: Any = type(Event)
+    cls = made_by("Odd", (Event,), {"__module__": __name__, "__annotations__": {"ﬁx": int, "plain": int}})
+    assert python_source(Subscription(cls, where=this["ﬁx"] > this.plain)) == (
+        'Subscription(Odd, where=this["ﬁx"] > this.plain)'
+    )
 
 
 def test_a_long_call_has_a_line_for_each_argument() -> None:

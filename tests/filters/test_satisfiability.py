@@ -1,6 +1,7 @@
 """Subscriptions that can never match warn where they are made, with the reason; `strict` refuses them."""
 
 import copy
+import itertools
 import pickle
 import warnings
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 from genus import Catalog, Event, Float32, Int8, Kind, Maybe, Subscription, UInt8, all_of, open_bus, this
 from genus.errors import SubscriptionError, SubscriptionWarning, SyntaxProblem
 from genus.filters import merge, read_subscriptions
-from genus.filters._subscription import parse_again, rebuild
+from genus.filters._evaluate import COMPARE
+from genus.filters._subscription import ensure_subscription, parse_again, rebuild
 from genus.filters.types import Predicate
 from genus.model import check
 from genus.targets import can
@@ -152,6 +154,86 @@ def test_what_can_be_true_has_none(where: Any) -> None:
     assert reason(where=where) is None
 
 
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+REASONS: dict[str, str] = {
+    "lane > 300": "no value of 'lane' (uint8) meets the conditions on it",
+    "place == 'a' and place == 'b'": "no value of 'place' (str) meets the conditions on it",
+    "speed > 3 and speed < 2": "no value of 'speed' (float64) meets the conditions on it",
+    "narrow == 0.1": "no value of 'narrow' (float32) meets the conditions on it; a number that is no 32-bit float "
+    "equals none",
+    "category == 'car' and category != 'car'": "no value of 'category' meets the conditions on it",
+    "speed * 2 > 3 and speed * 2 < 2": "no value of an expression of 'speed' meets the conditions on it",
+    "speed is present and speed is absent": "'speed' would have to be both present and absent",
+    "speed > number and number is absent": "'number' would have to be both present and absent",
+    "speed != speed": "a value is never different from itself",
+    "speed < speed": "a value is never different from itself",
+    "speed > speed": "a value is never different from itself",
+    "not speed <= speed": "a value is never different from itself",
+    "1 > 2": "a condition without attributes is never true",
+    "not 1 < 2": "a condition without attributes is never false",
+    "lane > 300 or speed != speed": "no value of 'lane' (uint8) meets the conditions on it",
+}
+
+
+@pytest.mark.parametrize("where", REASONS)
+def test_the_reason_is_told_without_constants(where: str) -> None:
+    assert reason(where=where) == REASONS[where]
+
+
+@pytest.mark.parametrize("op", ["==", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("other", ["==", "!=", "<", "<=", ">", ">="])
+@pytest.mark.parametrize("attribute", ["lane", "speed"])
+def test_two_comparisons_have_a_reason_exactly_if_no_value_passes_both(op: str, other: str, attribute: str) -> None:
+    """Also with the constant on the left; of a uint8 near its bounds, of a float at infinity."""
+    bounds = ("0", "1", "254", "255") if attribute == "lane" else ("-inf", "1", "2", "inf")
+    values = range(256) if attribute == "lane" else [float("-inf"), *(n / 2 for n in range(6)), float("inf")]
+    for one, two in itertools.product(bounds, bounds):
+        tests = [(COMPARE[op], float(one)), (COMPARE[MIRRORED[other]], float(two))]
+        passing = [value for value in values if all(compare(value, bound) for compare, bound in tests)]
+        found = reason(where=f"{attribute} {op} {one} and {two} {other} {attribute}")
+        assert (found is None) == bool(passing), (one, two)
+
+
+@pytest.mark.parametrize(
+    ("where", "possible"),
+    [
+        ("number > 4.0 and number < 5.0", False),
+        ("number >= 4.0 and number < 5.0", True),
+        ("number > 4.0 and number <= 5.0", True),
+        ("number > 4.5 and number < 5.5", True),
+        ("number == 4.0", True),
+        ("number in (0.5, 0.75)", False),
+        ("number in (0.5, 2.0) and number > 2", False),
+        ("number in (0.5, 2.5) and number > 1", True),
+        ("number != 4.0 and number == 4", False),
+        ("number != 4.5 and number == 4", True),
+        ("number > 9223372036854775807", False),
+        ("number >= 9223372036854775807", True),
+        ("number < -9223372036854775808", False),
+        ("number > 9300000000000000000.0", False),
+        ("number < -9300000000000000000.0", False),
+        ("number >= -inf and number <= inf", True),
+        ("number <= -inf", False),
+        ("number >= inf", False),
+        ("lane in (255, 256)", True),
+        ("lane in (256, 257)", False),
+        ("not lane in (1, 2) and lane in (1, 2)", False),
+        ("not lane in (1, 2) and lane in (1, 3)", True),
+        ("not place startswith 'a' and place == 'ab'", False),
+        ("not place startswith 'b' and place == 'ab'", True),
+        ("length(place) == 0", True),
+        ("-lane < 0", True),
+        ("moving == true and moving == false", False),
+        ("moving != true", True),
+        ("data < x'00'", True),
+        ("place < 'a'", True),
+        ("gap < 1s and gap > 1s", False),
+    ],
+)  # fmt: skip
+def test_bounds_of_numbers_and_texts(where: str, possible: bool) -> None:
+    assert (reason(where=where) is None) == possible
+
+
 def never_matches_but_has_a_reason(subscription: Subscription, events: list[Event]) -> bool:
     """Whether there is a reason; if so, the law: no event matches."""
     why = subscription.why_never()
@@ -206,6 +288,21 @@ def test_an_attribute_that_only_a_sibling_has_is_never_there(parts: dict[str, An
         Subscription(Truck, **parts)
     assert Subscription(Vehicle, **parts).why_never() is None, "a subtype has it"
     assert Subscription(GantryCamera, **parts).why_never() is None
+
+
+def test_other_types_that_have_the_attribute_are_counted() -> None:
+    class Boat(Event):
+        pass
+
+    class Raft(Boat):
+        pass
+
+    metaclass: Any = type(Event)
+    for name in ("Sailer", "Ketch", "Yawl"):
+        metaclass(name, (Boat,), {"__module__": __name__, "__annotations__": {"sails": int}})
+        found = rebuild(Raft, has="sails").why_never() or ""
+        others = {"Sailer": "", "Ketch": ", and 1 more", "Yawl": ", and 2 more"}[name]
+        assert found == f"no Raft declared so far has the attribute 'sails' (Sailer has it{others})"
 
 
 def test_an_attribute_of_a_subtype_is_never_there_in_exact_events() -> None:
@@ -332,6 +429,17 @@ def test_strict_refuses_with_the_same_reason(way: str) -> None:
     assert isinstance(found.value, SyntaxProblem) == (way in ("parse", "bus.subscribe", "bus.inbox"))
 
 
+def test_where_texts_and_subscriptions_are_taken_a_ready_made_one_is_refused_by_strict_only() -> None:
+    text, ready = "GantryCamera where lane > 300", rebuild(GantryCamera, where=NEVER)
+    assert len(warned(lambda: ensure_subscription(text))) == 1
+    assert warned(lambda: ensure_subscription(ready)) == []
+    assert ensure_subscription(ready) is ready
+    for given_ in (text, ready):
+        with pytest.raises(SubscriptionError, match="can never match"):
+            ensure_subscription(given_, strict=True)
+    assert ensure_subscription("GantryCamera", strict=True) == Subscription(GantryCamera)
+
+
 def test_strict_accepts_what_can_match() -> None:
     assert Subscription(Vehicle, where=this.lane > 3, strict=True) == Subscription(Vehicle, where=this.lane > 3)
 
@@ -342,6 +450,32 @@ def test_a_ready_made_subscription_is_refused_by_strict_only() -> None:
         assert warned(lambda: bus.subscribe(asked, on_event)) == []
         with pytest.raises(SubscriptionError, match="Vehicle where lane > 300 can never match"):
             bus.inbox(asked, strict=True)
+
+
+@pytest.mark.parametrize("length", [300, 301])
+def test_an_error_shows_the_first_300_characters_of_a_subscription(length: int) -> None:
+    text = "Vehicle where lane > 300 and label == ''"
+    text = text.replace("''", f"'{'x' * (length - len(text))}'")
+    with pytest.raises(SubscriptionError) as caught:
+        Subscription(Vehicle, where=text.removeprefix("Vehicle where "), strict=True)
+    shown = text if length == 300 else f"{text[:300]}..."
+    assert str(caught.value).startswith(f"{shown} can never match: ")
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("Vehicle where lane > 300", 15),
+        ("Vehicle where speed > 1 and lane > 300", 29),
+        ("Vehicle lacks speed where speed > 1", 15),
+        ("Vehicle where 1 > 2", 15),
+        ("Vehicle where label == 'a' and 1 > 2", 15),
+    ],
+)
+def test_strict_points_at_the_first_mention_of_the_attribute(text: str, column: int) -> None:
+    with pytest.raises(SyntaxProblem, match="this can never match") as caught:
+        Subscription.parse(text, [Vehicle], strict=True)
+    assert caught.value.column == column
 
 
 def test_strict_points_at_the_attribute() -> None:
@@ -392,6 +526,18 @@ def test_a_large_predicate_is_looked_at_in_part() -> None:
     assert reason(where=options) is None
     values = [0.1 + number for number in range(5000)]
     assert reason(where=this.narrow.isin([*values, 0.5])) is None
+
+
+@pytest.mark.parametrize(("alternatives", "is_found"), [(64, True), (65, False)])
+def test_of_more_than_64_alternatives_no_reason_is_told(alternatives: int, is_found: bool) -> None:
+    where = " or ".join(f"lane > {300 + number}" for number in range(alternatives))
+    assert bool(reason(where=where)) == is_found
+    assert bool(reason(where=f"speed > 1 and ({where})")) == is_found
+
+
+@pytest.mark.parametrize(("points", "is_found"), [(1000, True), (1001, False)])
+def test_of_more_than_1000_constants_no_reason_is_told(points: int, is_found: bool) -> None:
+    assert bool(reason(where=this.number.isin(list(range(points))) & (this.number < 0))) is is_found
 
 
 @pytest.mark.parametrize("type_", [Int8, UInt8])

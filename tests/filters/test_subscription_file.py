@@ -62,3 +62,40 @@ def test_a_line_that_cannot_be_read_is_named(line: str, problem: str) -> None:
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(SubscriptionError, match=r"cannot read .*none.txt: No such file"):
         read_subscriptions(tmp_path / "none.txt")
+
+
+def test_lines_of_a_file_are_counted_with_comments_and_empty_ones(tmp_path: Path) -> None:
+    file = tmp_path / "asked.txt"
+    file.write_bytes(b"\xef\xbb\xbf# first\r\n\r\n  ann :  Tide where level > 3  \r\nTide\n")
+    assert read_subscriptions(file, parse) == [("ann", parse("Tide where level > 3")), ("Tide", parse("Tide"))]
+    file.write_text("# first\n\nTide\nTied\n")
+    with pytest.raises(SubscriptionError, match=rf"^{file}, line 4: no event type is called Tied"):
+        read_subscriptions(str(file), parse)
+
+
+def test_lines_that_cannot_be_read_are_told_one_by_one_and_the_others_are_read() -> None:
+    told: list[str] = []
+    found = read_subscriptions(
+        ["ann: Tied", "bob: Tide", "Tide where", "", "Tide"], parse, on_error=lambda problem: told.append(str(problem))
+    )
+    assert found == [("bob", parse("Tide")), ("Tide", parse("Tide"))]
+    assert [line.partition(":")[0] for line in told] == ["line 1", "line 3"]
+
+
+def test_a_line_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "asked.txt"
+    file.write_bytes(b"Tide where harbour == '\xff'\n")
+    with pytest.raises(SubscriptionError, match=r"line 1: not UTF-8 text"):
+        read_subscriptions(file, parse)
+    for sign in ("\ud800", "\udfff"):
+        with pytest.raises(SubscriptionError, match="line 1: not UTF-8 text"):
+            read_subscriptions([f"Tide where harbour == '{sign}'"], parse)
+    for sign in ("\ud7ff", "\ue000"):
+        assert read_subscriptions([f"Tide where harbour == '{sign}'"], parse)
+
+
+def test_an_error_after_a_colon_is_told_of_what_stands_behind_it() -> None:
+    with pytest.raises(SubscriptionError, match="no event type is called Tied"):
+        read_subscriptions(["ann: Tied where level > 3"], parse)
+    with pytest.raises(SubscriptionError, match="has no attribute 'lvl'"):
+        read_subscriptions(["Tide where lvl > 3 and time > @2026-11-15T10:00:00Z"], parse)

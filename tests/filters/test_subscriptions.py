@@ -1,5 +1,7 @@
 """Subscriptions: what they say, how they are written, and what is refused."""
 
+import copy
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
@@ -8,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genus import Event, Kind, Maybe, Subscription, all_of, this
+from genus import Event, Kind, Maybe, Subscription, UInt8, all_of, this
 from genus.errors import SubscriptionError, SyntaxProblem
-from genus.filters._expression import MAX_DEPTH, MAX_VALUE_DEPTH
-from genus.filters.types import Compare, Not, Or
+from genus.filters import merge
+from genus.filters._expression import MAX_CONDITION_DEPTH, MAX_DEPTH, MAX_VALUE_DEPTH
+from genus.filters._subscription import parse_again, rebuild
+from genus.filters.types import Compare, Completion, CompletionItem, Literal, Mismatch, Not, Or
 from genus.model import attributes
 from tests.examples import examples
 from tests.generators import Generator
@@ -329,6 +333,202 @@ class TestText:
     def test_generated_subscriptions_read_back_equal(self, seed: int) -> None:
         for subscription in Generator(seed).subscriptions(5):
             assert Subscription.parse(str(subscription), subscription.types) == subscription
+
+
+@pytest.mark.parametrize(
+    ("text", "duration", "said"),
+    [
+        ("2d", timedelta(days=2), "2d"),
+        ("3h", timedelta(hours=3), "3h"),
+        ("5min", timedelta(minutes=5), "5min"),
+        ("7s", timedelta(seconds=7), "7s"),
+        ("11ms", timedelta(milliseconds=11), "11ms"),
+        ("13us", timedelta(microseconds=13), "13us"),
+        ("48h", timedelta(days=2), "2d"),
+        ("90s", timedelta(seconds=90), "90s"),
+        ("1.5h", timedelta(minutes=90), "90min"),
+        ("0.5us", timedelta(0), "0d"),
+        ("1.5us", timedelta(microseconds=2), "2us"),
+        ("-1.5s", timedelta(seconds=-1.5), "-1500ms"),
+        ("9223372036854775807us", timedelta(microseconds=2**63 - 1), "9223372036854775807us"),
+        ("-9223372036854775808us", timedelta(microseconds=-(2**63)), "-9223372036854775808us"),
+    ],
+)
+def test_a_duration_is_written_in_the_largest_unit_that_divides_it(text: str, duration: timedelta, said: str) -> None:
+    asked = Subscription.parse(f"Loop where expires - time == {text}", TYPES)
+    assert asked == Subscription(Loop, where=this.expires - this.time == duration)
+    assert str(asked) == f"Loop where expires - time == {said}"
+
+
+@pytest.mark.parametrize("text", ["9223372036854775808us", "-9223372036854775809us", "106751992d", "1e400s"])
+def test_a_duration_that_does_not_fit_in_64_bits_is_refused(text: str) -> None:
+    with pytest.raises(SyntaxProblem):
+        Subscription.parse(f"Loop where expires - time == {text}", TYPES)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("speed == -0.0", "speed == -0.0"),
+        ("lane == -(-3)", "lane == 3"),
+        ("lane == - 3", "lane == -3"),
+        ("-lane == 3", "-lane == 3"),
+        ("-(lane + 1) == 3", "-(lane + 1) == 3"),
+        ("lane - -1 == 3", "lane - -1 == 3"),
+        ("(lane + 1) + 2 - (3 + lane) == 3", "lane + 1 + 2 - (3 + lane) == 3"),
+        ("(lane * 2) % 3 * (2 * 2) == 3", "lane * 2 % 3 * (2 * 2) == 3"),
+        ("lane * (2 + 1) == lane + (2 * 1)", "lane * (2 + 1) == lane + 2 * 1"),
+        ("(lane == 1 or valid) and not (valid and lane == 2)", None),
+        ("((lane == 1 and valid) and lane == 3) or (lane == 4 or lane == 5)", None),
+        ("not not valid", "not not valid == true"),
+        ("lane == 1 and lane == 1", "lane == 1"),
+        ("speed > (if valid then 1 else 2)", "speed > (if valid == true then 1.0 else 2.0)"),
+        ("speed > if valid then 1", "speed > (if valid == true then 1.0)"),
+        ("(if valid then if lane == 1 then 2 else 3) == 1", None),
+        ("place == 'a\\n\\t\\r\\\\\\''", "place == 'a\\n\\t\\r\\\\\\''"),
+        ("time > @2026-01-01T00:00:00.5Z", "time > @2026-01-01T00:00:00.500000Z"),
+        ("valid != false", "valid != false"),
+        ("(place == ')') or (place in ('(', 'or', 'not'))", "place == ')' or place in ('(', 'or', 'not')"),
+        ("(lane) not in (1) and (lane) is present", "not lane in (1) and lane is present"),
+    ],
+)
+def test_a_predicate_is_written_with_the_parentheses_it_needs(text: str, said: str | None) -> None:
+    where = parse_again(f"Loop where {text}", TYPES).where
+    found = parse_again(f"Loop where {where}", TYPES).where
+    assert found == where
+    if said is not None:
+        assert str(where) == said
+
+
+NESTED: dict[str, tuple[Callable[[int], str], int]] = {
+    "not": (lambda levels: "not " * levels + "valid", MAX_DEPTH - 1),
+    "a predicate in parentheses": (lambda levels: "(" * levels + "valid" + ")" * levels, MAX_DEPTH - 1),
+    "a value in parentheses": (lambda levels: "(" * levels + "lane" + ")" * levels + " > 1", MAX_VALUE_DEPTH),
+    "a minus sign": (lambda levels: "-" * levels + "lane > 1", MAX_VALUE_DEPTH - 1),
+    "a function": (lambda levels: "abs(" * levels + "lane" + ")" * levels + " > 1", MAX_VALUE_DEPTH - 1),
+    "coalesce": (lambda levels: "coalesce(1, " * levels + "lane" + ")" * levels + " > 1", MAX_VALUE_DEPTH - 1),
+    "a sum": (lambda levels: "1 - (" * levels + "lane" + ")" * levels + " > 1", MAX_VALUE_DEPTH - 1),
+    "then": (lambda levels: "lane > " + "if valid then " * levels + "1", MAX_VALUE_DEPTH - 1),
+    "else": (lambda levels: "lane > " + "if valid then 1 else " * levels + "1", MAX_VALUE_DEPTH - 1),
+    "a condition": (lambda levels: "lane > " + "if lane > " * levels + "1" + " then 1" * levels, MAX_CONDITION_DEPTH),
+}
+
+
+@pytest.mark.parametrize("form", NESTED)
+def test_nesting_is_accepted_up_to_its_limit_and_beside_each_other_without(form: str) -> None:
+    write, limit = NESTED[form]
+    where = rebuild(Loop, where=write(limit)).where
+    assert rebuild(Loop, where=where).where == where
+    beside = rebuild(Loop, where=" or ".join(f"lane == {number} and {write(limit - 2)}" for number in range(9)))
+    assert parse_again(str(beside), TYPES) == beside
+    with pytest.raises(SubscriptionError, match="levels deep"):
+        rebuild(Loop, where=write(limit + 1))
+
+
+class TestSignatures:
+    def test_a_class_that_cannot_be_evaluated_is_refused(self) -> None:
+        class Signature:
+            place: "Unheard"  # type: ignore[name-defined]  # noqa: F821
+
+        with pytest.raises(SubscriptionError, match=r"the annotations of Signature cannot be evaluated: .*Unheard"):
+            Subscription(Loop, has=Signature)
+
+    def test_a_field_that_no_attribute_can_have_is_refused(self) -> None:
+        class Signature:
+            place: complex
+
+        with pytest.raises(SubscriptionError, match=r"Signature\.place "):
+            Subscription(Loop, has=Signature)
+
+    def test_private_fields_and_optional_ones_are_not_required(self) -> None:
+        class Signature:
+            _place: int
+            lane: int
+            speed: float | None
+
+        assert Subscription(Loop, has=Signature).has == ("lane",)
+        assert Subscription(Loop, lacks=Signature).lacks == ("lane",)
+
+    def test_the_width_of_a_number_belongs_to_its_type(self) -> None:
+        class Gauge(Event):
+            level: UInt8
+
+        class Narrow:
+            level: UInt8
+
+        class Plain:
+            level: int
+
+        assert Subscription(Gauge, has=Narrow).has == ("level",)
+        with pytest.raises(SubscriptionError, match=r"Plain\.level is int64, but in Gauge it is uint8"):
+            Subscription(Gauge, has=Plain)
+
+    def test_of_an_event_type_its_own_attributes_are_meant(self) -> None:
+        assert Subscription(Wide, has=Loop).has == ("lane", "valid")
+
+
+def test_attributes_are_in_the_order_of_the_vector_each_once() -> None:
+    assert Subscription(Loop, has=["speed", "place", "speed"]).has == ("place", "speed")
+    assert Subscription(Loop, has=iter(["speed"])).has == ("speed",)
+    assert Subscription(Loop, has=0, lacks=()).has == ()
+
+
+@pytest.mark.parametrize("given_", [True, False])
+def test_a_bool_is_no_presence_bits(given_: bool) -> None:
+    with pytest.raises(SubscriptionError, match="has takes presence bits, names or a class, not a bool"):
+        Subscription(Loop, has=given_)
+
+
+def test_the_classes_of_a_subscription_are_those_whose_events_can_match() -> None:
+    assert set(Subscription(Loop).classes()) == {Loop, Wide}
+    assert Subscription(Loop, exact=True).classes() == (Loop,)
+    assert Subscription(Wide).classes() == (Wide,)
+    assert set(Subscription(all_of(Event, Roadside)).classes()) == {Loop, Wide} == set(Subscription(Roadside).classes())
+    assert Subscription(Roadside).accepts(Wide)
+    assert not Subscription(Roadside, exact=True).accepts(Wide)
+    assert not Subscription(Wide).accepts(Loop)
+
+
+def test_of_types_the_event_type_comes_first_and_those_above_others_are_left_out() -> None:
+    class Aside(Kind): ...
+
+    assert Subscription(all_of(Roadside, Aside, Loop, Event)).types == (Loop, Aside)
+    assert Subscription(all_of(Roadside, Aside)).types == (Aside, Roadside)
+    assert Subscription(all_of(Loop, Loop)).types == (Loop,)
+    assert str(Subscription(all_of(Roadside, Aside))) == "Aside & Roadside"
+
+
+PUBLIC = (
+    CompletionItem("a", "type"),
+    Completion(0, 1, ()),
+    Mismatch("has", "a", "false", ""),
+    all_of(Loop, Roadside),
+    *merge([Subscription(Loop)]),
+)
+NODES = tuple(rebuild(Loop, where=text).where for text in (
+    "lane > 1", "not lane in (1, 2)", "place like 'a_'", "place is present or valid", "-lane + 1 > 2 and valid",
+    "abs(speed) * 2 == lane", "coalesce(speed, 1) > (if valid then 1 else 2)", "time == @2026-01-01T00:00:00Z",
+))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "value", [*PUBLIC, *(node for where in NODES if where is not None for node in where.walk())], ids=repr
+)
+def test_what_subscriptions_are_made_of_does_not_change(value: Any) -> None:
+    assert {value: 1}[copy.deepcopy(value)] == 1
+    for field in value.__struct_fields__:
+        with pytest.raises(AttributeError, match="immutable"):
+            setattr(value, field, None)
+
+
+def test_literals_are_equal_by_value_and_kind_of_value() -> None:
+    different = [Literal(1), Literal(1.0), Literal(True), Literal("1"), Literal(0.0), Literal(-0.0), Literal(b"1")]
+    for at, one in enumerate(different):
+        for other_at, other in enumerate(different):
+            assert (one == other) is (at == other_at)
+            assert (one != other) is (at != other_at)
+    assert Literal(1) != 1
+    assert len({*different, Literal(1), Literal(-0.0)}) == len(different)
 
 
 def test_trees_are_data() -> None:

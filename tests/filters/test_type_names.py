@@ -57,6 +57,7 @@ def few_objects() -> Iterator[None]:
     gc.unfreeze()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_objects")
 @examples(60)
 @given(
@@ -114,3 +115,37 @@ def test_preferred_types_come_before_all_others() -> None:
     for preferring in (TypesByName(preferred={"FoundH": one}), TypesByName([one, other], {"FoundH": one})):
         assert Subscription.parse("FoundH", preferring).type is one
         assert other not in set(preferring)
+
+
+def test_a_name_that_is_not_known_shows_twelve_of_those_that_are() -> None:
+    known = [declare(f"Known{number:02}", "here", Event) for number in range(13)]
+    listed = ", ".join(f"Known{number:02}" for number in range(12))
+    for count_, end in ((12, ""), (13, ", ...")):
+        with pytest.raises(SyntaxProblem) as caught:
+            Subscription.parse("Zzz", known[:count_])
+        assert caught.value.reason == f"no event type is called Zzz; known: {listed}{end}"
+
+
+def test_a_name_without_its_room_is_answered_with_the_names_that_end_with_it() -> None:
+    known = [declare(name, "here", Event) for name in ("east.FoundK", "west.FoundK", "west.OtherFoundK")]
+    with pytest.raises(SyntaxProblem, match=r"called FoundK; did you mean 'east\.FoundK' or 'west\.FoundK'\? known: "):
+        Subscription.parse("FoundK", known)
+
+
+def test_a_problem_shows_its_column_under_the_text_in_one_line() -> None:
+    with pytest.raises(SyntaxProblem) as caught:
+        Subscription.parse("FoundL\twhere\nlane", [declare("FoundL", "here", Event)])
+    assert str(caught.value).split("\n")[1:] == ["  FoundL where lane", "               ^"]
+
+
+def test_what_is_no_type_has_no_name() -> None:
+    found = declare("FoundM", "here", Event)
+    given: list[type] = [int, found, Kind]
+    assert set(TypesByName(given)) == {found, Kind}
+    assert TypesByName(given).named("int") == []
+
+
+def test_a_type_of_a_catalog_is_meant_only_if_there_is_no_other() -> None:
+    made, written = declare("FoundN", "genus.catalog._declare", Event), declare("FoundN", "here", Event)
+    assert TypesByName([made]).named("FoundN") == [made]
+    assert TypesByName([made, written]).named("FoundN") == [written]

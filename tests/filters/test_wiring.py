@@ -121,6 +121,7 @@ def test_bindings_are_what_pairs_of_components_exchange(
         assert wiring == Wiring(local, len(pairs) - local)
 
 
+@pytest.mark.slow
 @given(asked=wishes, publishers=offers)
 @examples(300)
 def test_super_types_never_take_more_messages(
@@ -132,6 +133,7 @@ def test_super_types_never_take_more_messages(
     assert all(way.messages == way.local + 2 * way.distributed for way in ways)
 
 
+@pytest.mark.slow
 @given(asked=wishes, publishers=offers)
 @examples(100)
 def test_where_all_is_local_or_nothing_is_messages_are_saved_as_bindings_are(

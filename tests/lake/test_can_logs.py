@@ -28,7 +28,7 @@ from genus.lake._ingest.sources import FormatChooser
 from genus.lake._ingest.writer import Origin, TableWriter
 from genus.model import name_of
 from tests.can.log_writers import START_US, WRITERS
-from tests.examples import examples
+from tests.examples import examples, some_of
 
 TESLA = Path(__file__).parents[3] / "shared" / "data" / "can" / "tesla"
 
@@ -126,6 +126,7 @@ def reasons_of(letters: list[DeadLetter]) -> Counter[str]:
     return Counter(known if letter.reason.startswith(known) else letter.reason for letter in letters)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [300, 4096, 1 << 20])
 def test_a_candump_log_gives_the_events_of_its_frames_wherever_it_is_cut(
     car: Path, tmp_path: Path, target: int
@@ -192,7 +193,7 @@ def test_every_log_format_gives_the_events_of_its_frames(car: Path, tmp_path: Pa
         assert sorted([*events, *(letter.position for letter in letters)]) == list(range(199))
 
 
-@pytest.mark.parametrize("name", sorted(WRITERS))
+@pytest.mark.parametrize("name", some_of(sorted(WRITERS), 5))
 @pytest.mark.parametrize("packed", [False, True])
 def test_every_text_format_gives_the_same_events_wherever_it_is_cut(
     name: str, packed: bool, car: Path, tmp_path: Path
@@ -366,6 +367,7 @@ def test_truncated_frames_are_decoded_where_asked(car: Path, tmp_path: Path) -> 
     assert any("is required, but may be absent in these frames" in letter.reason for letter in refused)
 
 
+@pytest.mark.slow
 def test_truncated_frames_go_into_a_lake_where_asked(spark: SparkSession, car: Path, tmp_path: Path) -> None:
     path = tmp_path / "drive.log"
     path.write_text(log_text(9, 300))
@@ -402,6 +404,7 @@ def test_a_log_goes_into_a_lake_with_its_dbc_file(spark: SparkSession, car: Path
     assert lake.dead_letters().count() == reasons.total()
 
 
+@pytest.mark.slow
 def test_a_lake_says_what_is_doubtful_and_takes_the_unit_and_columns(
     spark: SparkSession, car: Path, tmp_path: Path
 ) -> None:
@@ -429,6 +432,7 @@ def test_a_lake_says_what_is_doubtful_and_takes_the_unit_and_columns(
     assert files.count() == done.events
 
 
+@pytest.mark.slow
 def test_a_stream_takes_the_unit_of_logs_and_names_what_is_doubtful(
     spark: SparkSession, car: Path, tmp_path: Path
 ) -> None:

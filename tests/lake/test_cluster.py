@@ -207,6 +207,7 @@ def test_the_archive_holds_the_package_as_it_is_installed() -> None:
     assert package_archive() == package_archive()
 
 
+@pytest.mark.slow
 def test_the_archive_can_be_imported_from() -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import genus.lake._ingest.job as job; print(job.__file__)"
     done = subprocess.run([sys.executable, "-c", code, package_archive()], capture_output=True, text=True, check=True)

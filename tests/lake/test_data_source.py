@@ -73,6 +73,7 @@ def rows(frame: DataFrame) -> list[Any]:
     return sorted((tuple(row) for row in frame.select(*kept).collect()), key=repr)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "wanted",
     [
@@ -92,6 +93,7 @@ def test_rows_are_those_that_a_lake_gives(
     assert rows(found) == rows(expected) != []
 
 
+@pytest.mark.slow
 def test_a_file_is_read_by_many_tasks(genus: DataFrameReader, lake: Lake, folder: Path) -> None:
     """Every event is read once, for any splits."""
     found = genus.option("type", "Counter").option("splitBytes", "2000").load(str(folder / "in" / "first.genus"))
@@ -100,6 +102,7 @@ def test_a_file_is_read_by_many_tasks(genus: DataFrameReader, lake: Lake, folder
     assert rows(found) == rows(whole) != []
 
 
+@pytest.mark.slow
 def test_files_folders_and_patterns_are_loaded(genus: DataFrameReader, folder: Path) -> None:
     reader = genus.option("type", "Counter")
     first, second = str(folder / "in" / "first.genus"), str(folder / "in" / "second.genus")
@@ -154,6 +157,7 @@ def test_mapped_files_and_unsigned_integers(genus: DataFrameReader, tmp_path: Pa
     assert "port" in dead.reason
 
 
+@pytest.mark.slow
 def test_a_can_log_needs_its_dbc_file_alone(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     """The DBC file gives the types."""
     (tmp_path / "car.dbc").write_text(DBC)

@@ -59,6 +59,7 @@ def day_of(event: Event) -> date:
     return (event.time or RECORDED).date()
 
 
+@pytest.mark.slow
 @given(predicates, st.sampled_from([(), "time"]), st.booleans())
 @settings(max_examples=300)
 def test_a_day_with_a_matching_event_is_never_skipped(where: Predicate, named: tuple[()] | str, lacks: bool) -> None:
@@ -112,6 +113,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return made
 
 
+@pytest.mark.slow
 @given(predicates)
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_reading_agrees_with_the_reference(lake: Lake, where: Predicate) -> None:

@@ -39,6 +39,7 @@ class Meter(Event):
     pause: Maybe[timedelta] = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "small_rows",
     [derived_module.SMALL_ROWS, pytest.param(0, marks=pytest.mark.slow)],
@@ -85,6 +86,7 @@ def test_a_step_is_one_job(lake: Lake, tmp_path: Path) -> None:
         assert new == [f"derive {Path(step.path).name} from lake"]
 
 
+@pytest.mark.slow
 def test_durations_are_intervals(lake: Lake, tmp_path: Path) -> None:
     """In results and in rows that wait; also if the notes of the table do not say its columns."""
     lake.register(Meter)
@@ -103,6 +105,7 @@ def test_durations_are_intervals(lake: Lake, tmp_path: Path) -> None:
     assert following.read().schema == found.schema
 
 
+@pytest.mark.slow
 def test_columns_of_different_types_get_one_that_holds_both(lake: Lake, tmp_path: Path) -> None:
     """A column that two families have with different types gets one that holds both, as in batch."""
     lake.register(Meter)
@@ -114,6 +117,7 @@ def test_columns_of_different_types_get_one_that_holds_both(lake: Lake, tmp_path
     assert walked.read().schema["lane"].dataType == LongType()
 
 
+@pytest.mark.slow
 def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, tmp_path: Path) -> None:
     """An old recording that comes late does not change results; the table counts the events it left out."""
     lake.ingest(write_recording(tmp_path / "young.genus", traffic(60, first=600)))
@@ -130,6 +134,7 @@ def test_events_brought_in_after_their_time_was_settled_are_counted(lake: Lake, 
     assert rows(derived.read()) == rows(kept)
 
 
+@pytest.mark.slow
 def test_a_stream_says_that_events_without_a_time_settled_that_of_others(lake: Lake, tmp_path: Path) -> None:
     """They count by the time of change of their file, which is after all later events of a replayed landing."""
     landing = tmp_path / "landing"
@@ -147,6 +152,7 @@ def test_a_stream_says_that_events_without_a_time_settled_that_of_others(lake: L
     assert "events without a time of their own (1 so far)" in str(done.problem)
 
 
+@pytest.mark.slow
 def test_a_table_says_what_it_waits_for(lake: Lake, tmp_path: Path) -> None:
     """With a long lateness it stays empty: how many rows wait, until when results are final, and who is behind."""
     late = Windows(every=timedelta(minutes=1), by=("lane",), lateness=timedelta(hours=2))
@@ -167,6 +173,7 @@ def test_a_table_says_what_it_waits_for(lake: Lake, tmp_path: Path) -> None:
     assert derived.explain().startswith("all results are final, because the table was finished\n")
 
 
+@pytest.mark.slow
 def test_finishing_returns_what_both_of_its_steps_did(lake: Lake, tmp_path: Path) -> None:
     """New events, results that became final by them, and those that waited; a second call has nothing to do."""
     derived = DerivedTable(lake, tmp_path / "minutes", MINUTES, Counter)
@@ -179,6 +186,7 @@ def test_finishing_returns_what_both_of_its_steps_did(lake: Lake, tmp_path: Path
     assert (again.upto, again.events, again.rows, again.late) == (lake.version, 0, 0, 0)
 
 
+@pytest.mark.slow
 def test_another_analysis_needs_another_folder(lake: Lake, tmp_path: Path) -> None:
     """Results of two analyses, or of other events, are never mixed."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(60)))

@@ -86,6 +86,7 @@ def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
 OTHERS: set[tuple[int, float | None, str]] = {(300, 60.0, "t300"), (301, 70.0, "t301"), (302, 80.0, "t302")}
 
 
+@pytest.mark.slow
 def test_files_of_all_times_are_one_column(lake: Lake) -> None:
     frame = lake.read(NEW)
     assert [name for name in frame.columns if not name.startswith("_")][5:] == ["lane", "velocity", "title"]
@@ -93,6 +94,7 @@ def test_files_of_all_times_are_one_column(lake: Lake) -> None:
     assert rows(lake.table("Mast")) == rows(frame)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [Subscription(NEW, where=this.velocity > 50), "Mast where velocity > 50"])
 def test_predicates_on_the_new_name_find_old_rows_where_files_are_read(lake: Lake, what: Any) -> None:
     frame = lake.read(what)
@@ -130,6 +132,7 @@ def test_inboxes_have_matches_of_all_times(lake: Lake, tmp_path: Path) -> None:
     assert rows(found.read("ann")) == expected(0, 100, 200, above=50.0) | OTHERS
 
 
+@pytest.mark.slow
 def test_compaction_keeps_every_row(lake: Lake) -> None:
     before = rows(lake.read(NEW))
     assert lake.compact().files_after

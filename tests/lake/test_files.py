@@ -51,6 +51,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 # -- the same on both --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_is_created_is_read(place: Place) -> None:
     """Every byte is read back; missing folders are created."""
     content = bytes(range(256)) * 20_000  # more than goes to Java at once
@@ -158,6 +159,7 @@ def _at_once(together: threading.Barrier, path: str, number: int) -> bool:
     return _create(path, number)
 
 
+@pytest.mark.slow
 def test_one_of_many_processes_creates_a_file(tmp_path: Path) -> None:
     paths = [str(tmp_path / f"{number}") for number in range(100)]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:

@@ -94,6 +94,7 @@ def test_columns_are_attributes_and_null_is_absent(spark: SparkSession, lake: La
     assert lake.check() == []
 
 
+@pytest.mark.slow
 def test_rows_and_dead_letters_are_those_of_a_parquet_file(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     """One implementation: the same mapping gives the same events, and the same reasons for the others."""
     (tmp_path / "mapping.toml").write_text(MAPPING)
@@ -129,6 +130,7 @@ def test_a_frame_with_a_key_is_appended_once(spark: SparkSession, lake: Lake) ->
     assert lake.append(counters(spark, 0), Counter, source="nothing").version == 4
 
 
+@pytest.mark.slow
 def test_a_lake_is_appended_to_another(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     """Times of recording are kept; by a mapping, types are too."""
     lake.ingest(write_recording(tmp_path / "a.genus", traffic(200)))
@@ -249,6 +251,7 @@ def test_abort_removes_files_that_are_not_committed(store: Store) -> None:
 # -- sinks -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_frame_is_written_by_the_sink(spark: SparkSession, lake: Lake) -> None:
     writer = counters(spark, 50).write.format("genus").mode("append").option("type", "Counter")
     writer.option("source", "monday").save(lake.path)
@@ -277,11 +280,13 @@ def test_wrong_options_are_named(store: Store, options: dict[str, str], message:
         GenusDataSource({"path": store.path, **options}).writer(StructType().add("lane", "long"), False)
 
 
+@pytest.mark.slow
 def test_a_lake_is_not_overwritten(spark: SparkSession, lake: Lake) -> None:
     with pytest.raises(PySparkException, match="a lake is not overwritten"):
         counters(spark, 1).write.format("genus").mode("overwrite").option("type", "Counter").save(lake.path)
 
 
+@pytest.mark.slow
 def test_a_stream_is_written_exactly_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     """A batch whose end the checkpoint does not have is repeated, and adds nothing."""
     landing = tmp_path / "landing"
@@ -318,6 +323,7 @@ def test_a_stream_has_no_key(spark: SparkSession, lake: Lake, tmp_path: Path) ->
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_version_of_a_lake_is_read(spark: SparkSession, lake: Lake) -> None:
     lake.append(counters(spark, 10), Counter)
     lake.append(counters(spark, 10, 10), Counter)

@@ -66,6 +66,7 @@ def _files(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_every_writer_says_in_one_line_that_the_disk_is_full(
     spark: SparkSession, disk: Path, folder: Path, tmp_path: Path
 ) -> None:

@@ -88,6 +88,7 @@ def test_the_whole_pipeline_gives_the_same_answers(
     assert far.route(WANTED).to_inboxes(f"{elsewhere}/inboxes").rows == 0
 
 
+@pytest.mark.slow
 def test_a_lake_elsewhere_is_opened_again(
     spark: SparkSession, lakes: tuple[Lake, Lake], recordings: list[Path]
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_lake_elsewhere_is_opened_again(
     assert again.check() == []
 
 
+@pytest.mark.slow
 def test_missing_files_elsewhere_are_found(lakes: tuple[Lake, Lake], recordings: list[Path], tmp_path: Path) -> None:
     _, far = lakes
     far.ingest(recordings[0])
@@ -130,6 +132,7 @@ def test_a_local_lake_is_found_where_the_clusters_default_is_elsewhere(
     assert list((tmp_path / "far").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_it_is_mirrored_as_a_local_one(lakes: tuple[Lake, Lake], recordings: list[Path], tmp_path: Path) -> None:
     """Delta logs are written through Hadoop, with the statistics that local files have."""
     for lake in lakes:

@@ -21,6 +21,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return Lake.create(spark, tmp_path / "lake", *ALL)
 
 
+@pytest.mark.slow
 def test_attributes_and_families_may_have_any_name_but_two(spark: SparkSession, tmp_path: Path) -> None:
     """A family called dead and attributes called text, count or path are stored, read, routed and delivered."""
 
@@ -58,6 +59,7 @@ def test_a_file_that_has_grown_is_refused(lake: Lake, tmp_path: Path) -> None:
     assert lake.ingest(file).events == 7
 
 
+@pytest.mark.slow
 def test_a_file_read_with_the_wrong_format_is_read_whole_when_tried_again(lake: Lake, tmp_path: Path) -> None:
     """Without events nothing can be there twice; with some, only the dead letters are tried again."""
     file = tmp_path / "gates.jsonl"
@@ -71,6 +73,7 @@ def test_a_file_read_with_the_wrong_format_is_read_whole_when_tried_again(lake: 
     assert lake.read(Gate).count() == 3
 
 
+@pytest.mark.slow
 def test_dead_letters_are_tried_again_by_content_not_by_path(lake: Lake, tmp_path: Path) -> None:
     """The path at which a content was ingested first may have another one since, with dead letters of its own."""
     first, second = (
@@ -185,6 +188,7 @@ def test_names_lead_to_tables_or_to_an_error(lake: Lake, tmp_path: Path) -> None
         lake.route(["Gate"]).events(Streetside)
 
 
+@pytest.mark.slow
 def test_very_old_times_are_asked_for_too(lake: Lake, tmp_path: Path) -> None:
     """Days of years before 1000 are handled."""
     old = datetime(712, 3, 1, tzinfo=UTC)

@@ -96,6 +96,7 @@ def test_compacting_the_lake_delivers_nothing_again(lake: Lake, tmp_path: Path) 
     assert not inboxes.check()
 
 
+@pytest.mark.slow
 def test_a_follower_that_is_behind_goes_on_after_cleaning(lake: Lake, tmp_path: Path) -> None:
     """Events that were compacted with others before they were delivered are told apart by their versions."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
@@ -106,6 +107,7 @@ def test_a_follower_that_is_behind_goes_on_after_cleaning(lake: Lake, tmp_path: 
     assert delivered(Inboxes(lake.spark, tmp_path / "inboxes")) == expected([*traffic(200), *traffic(100, first=1000)])
 
 
+@pytest.mark.slow
 def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
     """By name, of one family with all columns; the filter by subscriber is pushed down."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
@@ -119,6 +121,7 @@ def test_a_subscriber_reads_its_own(lake: Lake, tmp_path: Path) -> None:
     assert count_files(parts) <= 4, "few files, whatever the number of subscribers"
 
 
+@pytest.mark.slow
 def test_new_subscriptions_get_what_comes_from_then_on(lake: Lake, tmp_path: Path) -> None:
     """A changed list takes effect with the next delivery; nothing is delivered twice."""
     lake.route(WANTED[:2]).to_inboxes(tmp_path / "inboxes")
@@ -141,6 +144,7 @@ def test_inboxes_belong_to_one_lake(spark: SparkSession, lake: Lake, tmp_path: P
         Inboxes(spark, tmp_path / "nothing")
 
 
+@pytest.mark.slow
 def test_subscriptions_come_in_many_forms(lake: Lake, tmp_path: Path) -> None:
     """A list of pairs or texts, a mapping, a file, a table or a function give the same matches."""
     texts = {each.subscriber: str(each.subscription) for each in WANTED[1:]}
@@ -159,6 +163,7 @@ def test_subscriptions_come_in_many_forms(lake: Lake, tmp_path: Path) -> None:
 # -- backfill ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_new_subscription_gets_earlier_events_if_it_asks_for_them(lake: Lake, tmp_path: Path) -> None:
     """From its time on, each match once: not those that it has got, and none again; others get new events only."""
     events = traffic(200)
@@ -183,6 +188,7 @@ def test_a_new_subscription_gets_earlier_events_if_it_asks_for_them(lake: Lake, 
     assert delivered(inboxes) == expected(events, [city, police]) + expected(later, [asking]) + more
 
 
+@pytest.mark.slow
 def test_a_backfill_that_fails_is_done_again_once(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was written before the failure is in no commit."""
     listed = tmp_path / "wanted.txt"
@@ -212,6 +218,7 @@ def test_a_time_of_a_backfill_has_a_time_zone(lake: Lake, tmp_path: Path) -> Non
     assert "ben since 2026-02-30: since '2026-02-30' is not a day" in (route.problem or "")
 
 
+@pytest.mark.slow
 def test_a_time_with_an_offset_is_a_time_of_utc(spark: SparkSession, tmp_path: Path) -> None:
     """The day after midnight in the east is the day before in UTC, and the days of a lake are those of UTC."""
     lake, night = Lake.create(spark, tmp_path / "lake", *ALL), datetime(2026, 4, 30, 23, tzinfo=UTC)
@@ -225,6 +232,7 @@ def test_a_time_with_an_offset_is_a_time_of_utc(spark: SparkSession, tmp_path: P
     assert delivered(Inboxes(spark, tmp_path / "inboxes")) == expected(events, [city, asking])
 
 
+@pytest.mark.slow
 def test_what_is_listed_twice_is_delivered_once(lake: Lake, tmp_path: Path) -> None:
     """Also if the entries ask for events since different times; the earliest counts."""
     events, radar = traffic(200), Subscription(Radar)
@@ -240,6 +248,7 @@ def test_what_is_listed_twice_is_delivered_once(lake: Lake, tmp_path: Path) -> N
     assert delivered(inboxes) == expected([*events, *traffic(20, first=500)], [once, first])
 
 
+@pytest.mark.slow
 def test_a_time_in_a_table_without_an_offset_is_one_of_utc(lake: Lake) -> None:
     """Whatever the time zone of the session; one that is no time is told."""
     rows = [("ann", "2026-05-01"), ("ben", "2026-05-01T02:00:00+02:00"), ("cid", None), ("dan", "May")]
@@ -257,6 +266,7 @@ def test_a_time_in_a_table_without_an_offset_is_one_of_utc(lake: Lake) -> None:
         spark.conf.set("spark.sql.session.timeZone", zone or "UTC")
 
 
+@pytest.mark.slow
 def test_a_backfill_of_a_family_without_events_has_no_rows(lake: Lake, tmp_path: Path) -> None:
     """Also without adaptive execution, where the number of partitions is given."""
     lake.route({"city": "Counter"}).to_inboxes(tmp_path / "inboxes")
@@ -269,6 +279,7 @@ def test_a_backfill_of_a_family_without_events_has_no_rows(lake: Lake, tmp_path:
         lake.spark.conf.set("spark.sql.adaptive.enabled", "true")
 
 
+@pytest.mark.slow
 def test_a_backfill_that_a_rewind_took_back_is_done_again(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     """The inboxes forget, with the deliveries, that they have backfilled a subscription."""
     events = traffic(200)
@@ -314,6 +325,7 @@ def test_inboxes_have_the_catalog_in_their_ledger(lake: Lake, tmp_path: Path) ->
 # -- deliveries --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=2)
 @given(cuts=st.lists(st.integers(0, 60), min_size=1, max_size=3))
 def test_increments_cut_anywhere_are_one_delivery(

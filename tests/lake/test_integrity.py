@@ -83,6 +83,7 @@ DAMAGE: dict[str, Callable[[bytes, bytes | None, int], bytes | None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("forget", [False, True], ids=["all commits", "old commits forgotten"])
 @given(which=st.integers(0, 100), how=st.sampled_from(sorted(DAMAGE)), at=st.integers(0, 100_000))
 @examples(400)
@@ -182,6 +183,7 @@ def _versions(folder: Path) -> list[int]:
     return [Store(folder / name).state().version for name in ("lake", "inboxes", "derived")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["removed", "cut", "flipped", "replaced"])
 def test_whoever_needs_a_damaged_file_says_so_and_commits_nothing(
     spark: SparkSession, folder: Path, damage: str
@@ -207,6 +209,7 @@ def test_whoever_needs_a_damaged_file_says_so_and_commits_nothing(
     assert found.path == str(file)
 
 
+@pytest.mark.slow
 def test_a_stray_file_changes_no_answer_and_is_named(spark: SparkSession, folder: Path) -> None:
     """Readers take the files that the ledger names, not those of a folder."""
     lake, file = Lake(spark, folder / "lake"), _newest(folder)
@@ -243,6 +246,7 @@ def test_files_of_inboxes_and_derived_tables_are_checked_too(
 FLIPS = 300
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_is_noticed_or_harmless(folder: Path) -> None:
     """By pyarrow in the pages, by the store in what it has no checksum for; `check` finds every one."""
     store = Store(folder / "lake")
@@ -314,6 +318,7 @@ def test_a_file_is_flushed_before_it_gets_its_name(tmp_path: Path, monkeypatch: 
     assert (flushed, path.read_text()) == ([("rows", False)], "rows")
 
 
+@pytest.mark.slow
 def test_names_of_files_are_flushed_before_the_commit_that_names_them(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

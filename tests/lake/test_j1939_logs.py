@@ -33,6 +33,7 @@ def frame_by_frame(dbc: Path, log: Path) -> tuple[list[Any], Counter[str]]:
     return events, decoding.rejected + lost
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", [800, 5_000, 1 << 20])
 @pytest.mark.parametrize("loss", [0.0, 0.03])
 def test_a_log_in_ranges_gives_what_it_gives_frame_by_frame(
@@ -60,6 +61,7 @@ def as_text(event: Any) -> str:
     return f"{name} {sorted(values.items())}"
 
 
+@pytest.mark.slow
 def test_a_labelled_set_is_found_in_a_lake(spark: SparkSession, truck: Path, tmp_path: Path) -> None:
     """By Spark and without it; a read of all families has the text sources, and no number among them."""
     lines = traffic(4, 1500)

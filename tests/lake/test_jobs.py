@@ -83,6 +83,7 @@ def test_a_session_that_was_stopped_is_named() -> None:
         pass
 
 
+@pytest.mark.slow
 def test_every_operation_describes_its_jobs(spark: SparkSession, tmp_path: Path) -> None:
     """By the listing of Spark's own status store; afterwards the thread has no description."""
     lake = Lake.create(spark, tmp_path / "city", *ALL)

@@ -556,6 +556,7 @@ def _declared(records: list[dict[str, Any]]) -> list[type]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SIGNALK.exists(), reason=f"the boat's events are not at {SIGNALK}")
 def test_every_event_of_a_boats_bus_is_found_again(spark: SparkSession, tmp_path: Path) -> None:
     """15,668 events of 26 types, nested, through a mapping, into Parquet and back."""

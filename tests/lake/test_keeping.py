@@ -149,6 +149,7 @@ def test_a_deletion_removes_what_matches_and_leaves_no_copy(lake: Lake, put: Put
     assert lake.version == done.version  # nothing to do, no commit
 
 
+@pytest.mark.slow
 def test_a_deletion_leaves_nothing_in_iceberg_tables(lake: Lake, put: Put) -> None:
     """Their metadata have bounds of all files that they ever had; `clean` makes them again, and they can be read."""
 
@@ -201,6 +202,7 @@ def test_folders_are_dropped_or_passed_over_without_being_read(
     assert not counted
 
 
+@pytest.mark.slow
 def test_one_deletion_over_all_families_of_a_kind(lake: Lake, put: Put) -> None:
     """A subscription to a kind is one commit."""
     events = put(visits(12))
@@ -211,6 +213,7 @@ def test_one_deletion_over_all_families_of_a_kind(lake: Lake, put: Put) -> None:
     assert contents(lake) == expected(without(events, late))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compact", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_followers_that_are_behind_do_not_get_deleted_events(
     lake: Lake, put: Put, tmp_path: Path, compact: bool
@@ -236,6 +239,7 @@ def test_followers_that_are_behind_do_not_get_deleted_events(
     assert route.to_inboxes(tmp_path / "inboxes").rows == 0
 
 
+@pytest.mark.slow
 def test_a_deletion_in_inboxes_leaves_no_copy(lake: Lake, put: Put, tmp_path: Path) -> None:
     """Deliveries of matching events are removed, whoever got them; others stay."""
     put([*visits(16), *visits(8, SECRET, first=16)])
@@ -254,6 +258,7 @@ def test_a_deletion_in_inboxes_leaves_no_copy(lake: Lake, put: Put, tmp_path: Pa
     assert inboxes.read("desk").count() == 14
 
 
+@pytest.mark.slow
 def test_a_delivery_during_a_deletion_is_done_again(
     lake: Lake, put: Put, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -276,6 +281,7 @@ def test_a_delivery_during_a_deletion_is_done_again(
     assert not inboxes.read(family="DoorVisit").where(f"person = '{SECRET}'").count()
 
 
+@pytest.mark.slow
 def test_a_compaction_during_a_deletion_is_taken_into_account(
     lake: Lake, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -297,6 +303,7 @@ def test_a_compaction_during_a_deletion_is_taken_into_account(
     assert {entry.kind for entry in lake.history(3)} == {"ingest", "delete", "compact"}
 
 
+@pytest.mark.slow
 def test_nothing_is_changed_if_the_rows_left_are_not_as_many_as_they_should_be(
     lake: Lake, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,6 +325,7 @@ def test_nothing_is_changed_if_the_rows_left_are_not_as_many_as_they_should_be(
     assert contents(lake) == expected(events)
 
 
+@pytest.mark.slow
 def test_a_derived_table_is_rebuilt_without_deleted_events(lake: Lake, put: Put, tmp_path: Path) -> None:
     """Results and waiting rows are computed again from the events that are left; the old files go with `clean`."""
     put([*visits(8), *visits(8, SECRET, first=8)])
@@ -333,6 +341,7 @@ def test_a_derived_table_is_rebuilt_without_deleted_events(lake: Lake, put: Put,
     assert not files_with(tmp_path / "hours", SECRET)
 
 
+@pytest.mark.slow
 def test_dead_letters_are_deleted_by_a_text(lake: Lake, tmp_path: Path) -> None:
     """Those that contain it go, others stay, and the numbers of dead letters of the sources are right."""
     lines = [f'{{"type": "DoorVisit", "person": "{name}"}}' for name in (SECRET, "Bob", "Cleo")]
@@ -356,6 +365,7 @@ def test_dead_letters_are_deleted_by_a_text(lake: Lake, tmp_path: Path) -> None:
 # -- expiry ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_whole_days_expire_without_being_read_and_the_rest_exactly(lake: Lake, put: Put) -> None:
     """An event expires by its time, or by its recording if it has none."""
     timeless: list[Event] = [DoorVisit(door=99)]  # recorded in May
@@ -370,6 +380,7 @@ def test_whole_days_expire_without_being_read_and_the_rest_exactly(lake: Lake, p
     assert [entry.kind for entry in lake.history(2)] == ["expire", "expire"]
 
 
+@pytest.mark.slow
 def test_a_policy_keeps_each_type_as_long_as_its_nearest_entry_says(lake: Lake, put: Put) -> None:
     """The policy is stored in the ledger, for a nightly `lake.expire()`."""
     events = put(visits(16))
@@ -426,6 +437,7 @@ def test_wrong_requests_are_refused(lake: Lake) -> None:
 # -- history and commands ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_history_says_what_each_commit_changed(lake: Lake, put: Put) -> None:
     """Newest first; also for commits that remove what was added long before."""
     put(visits(8))
@@ -457,6 +469,7 @@ def answer(*arguments: str) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_commands_delete_expire_and_tell(lake: Lake, put: Put, tmp_path: Path) -> None:
     put([*visits(8), *visits(8, SECRET, first=8)])
     lake.route({"desk": [Subscription(DoorVisit)]}).to_inboxes(tmp_path / "inboxes")
@@ -476,6 +489,7 @@ def test_commands_delete_expire_and_tell(lake: Lake, put: Put, tmp_path: Path) -
     assert "delete" in run("history", lake.path).output
 
 
+@pytest.mark.slow
 def test_a_deletion_in_inboxes_begins_if_all_are_of_the_lake(lake: Lake, put: Put, tmp_path: Path) -> None:
     """Inboxes of another lake are refused before anything is deleted."""
     put(visits(8))

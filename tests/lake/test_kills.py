@@ -167,6 +167,7 @@ def sweep(template: Folder, run: Callable[[Folder], object], folder: Path, strid
         at += stride
 
 
+@pytest.mark.slow
 def test_an_ingest_killed_at_any_point_can_be_repeated(template: Folder, tmp_path: Path) -> None:
     """With the Delta tables and the folds of the ledger."""
     assert sweep(template, lambda folder: folder.ingest("last"), tmp_path, stride=7) > 50

@@ -75,6 +75,7 @@ def test_the_same_file_twice_adds_nothing(lake: Lake, tmp_path: Path) -> None:
     assert lake.read(Streetside).count() == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [29, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(29))])
 def test_any_mixture_of_new_known_and_equal_files_brings_each_content_once(
     lake: Lake, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
@@ -153,6 +154,7 @@ def test_what_is_interrupted_before_its_commit_was_never_there(
     assert lake.read(Streetside).count() == 40
 
 
+@pytest.mark.slow
 def test_two_writers_of_one_file_add_it_once(spark: SparkSession, lake: Lake, tmp_path: Path) -> None:
     """The second writer finds a source committed by the first, and ingests only the others."""
     shared = write_recording(tmp_path / "shared.genus", traffic(60))
@@ -182,6 +184,7 @@ def test_a_writer_that_comes_second_counts_nothing_of_the_first(
     assert (done.files, done.skipped, done.events, done.bytes, done.version) == (0, 1, 0, 0, lake.version)
 
 
+@pytest.mark.slow
 def test_a_compaction_that_comes_second_counts_nothing(
     lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +202,7 @@ def test_a_compaction_that_comes_second_counts_nothing(
     assert lake.compact().rows == 80
 
 
+@pytest.mark.slow
 def test_dead_letters_say_why_and_are_tried_again_when_types_are_known(lake: Lake, tmp_path: Path) -> None:
     """Events of an unknown type are dead letters; after registering it, a retry ingests them and nothing else."""
 
@@ -221,6 +225,7 @@ def test_dead_letters_say_why_and_are_tried_again_when_types_are_known(lake: Lak
     assert lake.ingest(file, retry=True).files == 0
 
 
+@pytest.mark.slow
 def test_old_files_are_read_after_the_vector_grew(spark: SparkSession, tmp_path: Path) -> None:
     """A new attribute is a new column, absent from what was written before."""
 
@@ -354,6 +359,7 @@ def test_views_answer_sql(full: Lake) -> None:
     assert row["n"] == len(matching(Subscription(Radar, where=this.speed > 60)))
 
 
+@pytest.mark.slow
 def test_dead_letters_can_be_limited_to_those_after_a_version(lake: Lake, tmp_path: Path) -> None:
     """Those of files that were ingested later."""
     for number in (1, 2):
@@ -425,6 +431,7 @@ def test_compaction_leaves_few_files_and_the_same_events(lake: Lake, tmp_path: P
     assert lake.read(Counter).count() == len(before)
 
 
+@pytest.mark.slow
 def test_compaction_writes_times_that_files_can_be_searched_by(lake: Lake, tmp_path: Path) -> None:
     """The session's setting for timestamps is restored."""
     import pyarrow.parquet as pq

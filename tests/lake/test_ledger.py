@@ -232,6 +232,7 @@ class Writers(RuleBasedStateMachine):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("every", "table_from"), [(2, 1000), (2, 1), (3, 2), (FOLD_EVERY, 1000)])
 def test_any_writers_and_kills_add_up_to_the_fold_of_commits(
     every: int, table_from: int, monkeypatch: pytest.MonkeyPatch

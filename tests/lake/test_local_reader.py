@@ -114,6 +114,7 @@ def test_it_gives_what_matches(tmp_path_factory: pytest.TempPathFactory, commits
         assert found.count() == len(right), text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["Kiln", "Heated", "Furnace where level > 0", "TunnelKiln has time", "Heated & Kiln"])
 def test_columns_order_types_and_values_are_those_of_spark(spark: SparkSession, tmp_path: Path, text: str) -> None:
     held = [timedelta(microseconds=-1), None, timedelta(days=400)]
@@ -181,6 +182,7 @@ def test_old_files_have_present_names_and_null_for_new_attributes(tmp_path: Path
     assert lake.read("Crane", columns=["wind"], version=2).to_arrow().column("wind").null_count == 3
 
 
+@pytest.mark.slow
 def test_a_recording_ingested_by_spark_and_compacted_is_read_alike(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake.create(spark, tmp_path / "lake", *ALL)
     for number in range(3):
@@ -256,6 +258,7 @@ def test_figures_and_checks_need_no_spark(lake: LakeReader) -> None:
 # -- versions ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_versions_and_times(spark: SparkSession, lake: LakeReader) -> None:
     """Both engines read the lake as it was after a commit, or at a time."""
     times = [datetime.fromtimestamp(lake.store.ledger.commits(n - 1, n)[0].at_us / 1e6, UTC) for n in (1, 2, 3, 4, 5)]
@@ -285,6 +288,7 @@ def test_versions_that_do_not_exist_are_refused(lake: LakeReader, asked: dict[st
         lake.read(Counter, **asked)
 
 
+@pytest.mark.slow
 def test_a_version_whose_files_were_cleaned_is_refused(spark: SparkSession, lake: LakeReader) -> None:
     here = Lake(spark, lake.path)
     add_events(lake.store, traffic(50, first=7))

@@ -71,6 +71,7 @@ def recordings(tmp_path: Path) -> list[Path]:
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_objects_are_created_once_replaced_listed_and_deleted(path: str) -> None:
     files = ObjectFileSystem(path)
     assert files.create(f"{path}/_log/1 é%.json", b"one")
@@ -120,6 +121,7 @@ def _create(path: str, number: int) -> bool:
     return ObjectFileSystem(path).create(path, str(number).encode())
 
 
+@pytest.mark.slow
 def test_one_of_many_processes_creates_an_object(path: str) -> None:
     paths = [f"{path}/{number}" for number in range(20)]
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
@@ -163,6 +165,7 @@ class ObjectWriters(test_ledger.Writers):
         return Ledger(MortalObjects(self._path, kill), self._path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("bucket")
 def test_any_writers_and_kills_add_up_to_the_fold_of_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("genus.lake._tables.ledger.FOLD_EVERY", 3)
@@ -170,6 +173,7 @@ def test_any_writers_and_kills_add_up_to_the_fold_of_commits(monkeypatch: pytest
     ObjectWriters.TestCase("runTest").debug()
 
 
+@pytest.mark.slow
 def test_writers_at_the_same_time_each_get_their_place(path: str) -> None:
     def write(who: int) -> int:
         ledger, won = Ledger(ObjectFileSystem(path), path), 0
@@ -192,6 +196,7 @@ def test_writers_at_the_same_time_each_get_their_place(path: str) -> None:
 # -- lakes -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_lake_has_what_a_local_one_has(
     spark: SparkSession, path: str, recordings: list[Path], tmp_path: Path
 ) -> None:
@@ -219,6 +224,7 @@ def test_a_lake_has_what_a_local_one_has(
     assert lakes[0].clean(0) == 0
 
 
+@pytest.mark.slow
 def test_a_missing_and_a_changed_file_are_found(spark: SparkSession, path: str, recordings: list[Path]) -> None:
     lake = Lake.create(spark, path, *ALL)
     lake.ingest(recordings[0])
@@ -231,6 +237,7 @@ def test_a_missing_and_a_changed_file_are_found(spark: SparkSession, path: str, 
     assert sorted(problem.path for problem in lake.check()) == [first, second]
 
 
+@pytest.mark.slow
 def test_two_writers_ingest_at_once(spark: SparkSession, path: str, recordings: list[Path]) -> None:
     """Each file is ingested by one of them."""
     Lake.create(spark, path, *ALL)

@@ -82,6 +82,7 @@ def levels(frame: Any) -> list[float]:
     return sorted(row["level"] for row in frame.select("level").collect())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "wanted"),
     [
@@ -134,6 +135,7 @@ def test_views_have_what_the_catalog_has(lake: Lake) -> None:
     assert lake.spark.sql("SELECT * FROM tides_Tidal WHERE wind > 1").count() == 3
 
 
+@pytest.mark.slow
 def test_files_in_no_lake_are_read_as_the_catalog_says(lake: Lake) -> None:
     """Also those of subtypes, which no process has imported."""
     register_data_source(lake.spark)

@@ -194,6 +194,7 @@ def test_spark_pairs_as_the_definition_does(spark: SparkSession, choose: Choice)
     assert len(expected) > 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choose", CHOICES_ON_SPARK)
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession, choose: Choice) -> None:
     """Cut by time of recording, with late events, a stream has the results of the batch."""
@@ -211,6 +212,7 @@ def test_batch_and_increments_agree_row_for_row(spark: SparkSession, choose: Cho
     assert 100 < len(batch) < sum(hit.left + hit.right for hit in given_hits)
 
 
+@pytest.mark.slow
 def test_results_do_not_depend_on_partitions_or_batches(spark: SparkSession) -> None:
     """The number of partitions and the size of Arrow batches change nothing."""
     given_hits = traffic(500, seed=4, delay=1)
@@ -270,6 +272,7 @@ def test_an_event_that_is_both_is_first_a_right_and_then_a_left(spark: SparkSess
     assert sorted(found_in(pair(events, events, by="lane", within=timedelta(microseconds=50)))) == [(0, 10), (10, 30)]
 
 
+@pytest.mark.slow
 def test_late_events_are_left_out_unless_kept(spark: SparkSession) -> None:
     """An event recorded after it expired, or too long after its time, is in no pair and not alone either."""
     rows = frame(spark, [Hit("a", 0, 1, True, False, 5), Hit("a", 3, 2, True, False, 6), Hit("a", 9, 3, False, True)])
@@ -315,6 +318,7 @@ def test_several_columns_make_a_key(spark: SparkSession) -> None:
     assert result.columns[:2] == ["road", "lane"]
 
 
+@pytest.mark.slow
 def test_a_vector_that_grew_meets_rows_that_wait(spark: SparkSession) -> None:
     """A left that waits since before an attribute was added pairs with a right that has it."""
     analysis = Pairing(by=("lane",), within=timedelta(microseconds=50), lateness=timedelta(0))
@@ -435,6 +439,7 @@ def measured(spark: SparkSession, choose: Choice, within: timedelta) -> Speeds:
     return Speeds(right, len(errors) - right - unknown, unknown, len(truth))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ROAD.exists(), reason=f"needs the simulated road in {ROAD}")
 def test_speeds_on_a_simulated_road(spark: SparkSession) -> None:
     """Neighbouring hits of two loops give 99.9 % of all speeds.
@@ -445,6 +450,7 @@ def test_speeds_on_a_simulated_road(spark: SparkSession) -> None:
     assert measured(spark, "last", timedelta(seconds=4)) == Speeds(14_009, 13, 3, 14_024)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not ROAD.exists(), reason=f"needs the simulated road in {ROAD}")
 def test_a_vehicle_that_left_the_lane_spoils_a_queue(spark: SparkSession) -> None:
     """With `first`, a single miss makes later pairs wrong, the more so the longer a left may wait."""

@@ -212,6 +212,7 @@ def test_an_older_recording_is_read_as_replay_reads_it(path: Path, types: Types,
         assert read(path, types, 13) == whole, f"seed {seed}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", [*range(3), *(pytest.param(block, marks=pytest.mark.slow) for block in range(3, 30))])
 def test_every_split_size_gives_the_same_blocks(
     path: Path, types: Types, monkeypatch: pytest.MonkeyPatch, block: int
@@ -417,6 +418,7 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_what_is_taken_is_what_the_bus_takes_and_check_passes(path: Path, types: Types, seed: int) -> None:
     """Any value in any attribute: an event here exactly if the decoder says so there, and then `check` does too.

@@ -33,6 +33,7 @@ def _restore(lake: Lake, backup: Path) -> Lake:
     return Lake(lake.spark, shutil.copytree(backup, lake.path))
 
 
+@pytest.mark.slow
 def test_after_a_restore_followers_say_so_and_inboxes_can_be_rewound(lake: Lake, tmp_path: Path) -> None:
     """The new versions have the numbers of the lost ones, but their commits are others."""
     seen: list[int] = []
@@ -68,6 +69,7 @@ def test_after_a_restore_followers_say_so_and_inboxes_can_be_rewound(lake: Lake,
     assert delivered(inboxes) == expected(events)
 
 
+@pytest.mark.slow
 def test_after_a_restore_a_stream_ingests_what_the_lake_has_lost(
     lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -83,6 +85,7 @@ def test_after_a_restore_a_stream_ingests_what_the_lake_has_lost(
     assert restored.stream(tmp_path / "landing", checkpoint=tmp_path / "stream").run().files == 0
 
 
+@pytest.mark.slow
 def test_inboxes_that_were_compacted_since_cannot_be_rewound(lake: Lake, tmp_path: Path) -> None:
     """Deliveries of both histories are in one file then."""
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
@@ -96,6 +99,7 @@ def test_inboxes_that_were_compacted_since_cannot_be_rewound(lake: Lake, tmp_pat
         inboxes.rewind(_restore(lake, backup))
 
 
+@pytest.mark.slow
 def test_a_lake_that_was_made_again_is_another_one_and_a_moved_one_is_not(lake: Lake, tmp_path: Path) -> None:
     lake.route(WANTED).to_inboxes(tmp_path / "inboxes")
     moved = Lake(lake.spark, shutil.move(lake.path, tmp_path / "moved"))

@@ -131,6 +131,7 @@ NOTHING: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", NOTHING)
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_a_subscription_that_no_type_conforms_to_has_no_events(lake: Lake, what: Any) -> None:
@@ -146,6 +147,7 @@ def test_a_subscription_that_no_type_conforms_to_has_no_events(lake: Lake, what:
     assert route.explain()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_followers_wait_for_a_type_that_conforms(lake: Lake, tmp_path: Path) -> None:
     """A function gets an empty frame, inboxes and a derived table nothing."""

@@ -185,6 +185,7 @@ def test_many_mixtures_match_as_the_oracle_says(stored: Stored, seed: int) -> No
     assert stored.matches(stored.plan(subscriptions)) == stored.expected(subscriptions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [150, 400])
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_values_and_ranges_at_every_edge_are_keys(stored: Stored, count: int) -> None:
@@ -223,6 +224,7 @@ def test_a_subscription_that_contradicts_itself_may_be_the_only_one_with_its_att
     assert stored.matches(stored.plan(subscriptions)) == stored.expected(subscriptions)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stored) -> None:
     """For types without listed presence bits, presence is tested on events; other types are not affected."""
@@ -232,6 +234,7 @@ def test_types_with_too_many_shapes_are_matched_by_their_attributes(stored: Stor
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_where_shapes_would_take_too_much_space_types_are_looked_up(
     stored: Stored, monkeypatch: pytest.MonkeyPatch
@@ -245,6 +248,7 @@ def test_where_shapes_would_take_too_much_space_types_are_looked_up(
     assert stored.matches(plan) == stored.expected(subscriptions)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_events_and_candidates_are_processed_in_blocks(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many events a batch has, and candidates they have, memory is limited; the matches are the same."""
@@ -344,6 +348,7 @@ def test_a_type_that_the_catalog_does_not_have_is_refused(catalog: Catalog) -> N
         plan_routes([RouteEntry("ann", Subscription(Unheard, has="note"))], {}, catalog)
 
 
+@pytest.mark.slow
 def test_wide_and_narrow_subscriptions_do_not_repeat_each_other(catalog: Catalog) -> None:
     """Subscriptions to a root are not repeated for each leaf when that would take too much space."""
     root, leaves = a_wide_family(200)

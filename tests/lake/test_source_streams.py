@@ -49,6 +49,7 @@ def session(spark: SparkSession) -> SparkSession:
     return spark
 
 
+@pytest.mark.slow
 def test_a_stream_of_a_lake_has_the_rows_of_its_commits(session: SparkSession, tmp_path: Path) -> None:
     """All events first, then those of new commits, also if they were compacted with others and cleaned."""
     lake = Lake.create(session, tmp_path / "lake", *ALL)
@@ -106,6 +107,7 @@ def _reader(path: Path) -> LakeStreamReader:
     return reader
 
 
+@pytest.mark.slow
 def test_a_stream_of_a_folder_that_is_no_lake_is_refused(session: SparkSession, tmp_path: Path) -> None:
     """Files come into a lake by `Lake.stream`."""
     lake = Lake.create(session, tmp_path / "lake", *ALL)

@@ -52,6 +52,7 @@ def lake(spark: SparkSession, tmp_path: Path) -> Lake:
     return Lake.create(spark, tmp_path / "lake", *ALL)
 
 
+@pytest.mark.slow
 def test_what_lands_is_read_in_and_delivered(lake: Lake, tmp_path: Path) -> None:
     """Inboxes, functions and derived tables get the same events; a second run finds nothing new."""
     seen: list[Progress] = []
@@ -75,6 +76,7 @@ def test_what_lands_is_read_in_and_delivered(lake: Lake, tmp_path: Path) -> None
     assert all(progress.lag_seconds and progress.rate > 0 for progress in seen)
 
 
+@pytest.mark.slow
 def test_new_subscriptions_and_new_types_take_effect_on_the_way(lake: Lake, tmp_path: Path) -> None:
     """A subscription file is read again when it changed; a type that is registered later is delivered from then on."""
 
@@ -112,6 +114,7 @@ def test_a_batch_that_failed_half_way_is_done_again_once(
     assert lake.read(Streetside).count() == 40
 
 
+@pytest.mark.slow
 def test_a_run_returns_what_it_did_itself(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All batches of the run and the update after them; zeros if there was nothing to do, also after a failure."""
     stream = lake.stream(tmp_path / "landing", files_per_batch=1).route(WANTED).to_inboxes(tmp_path / "inboxes")
@@ -153,6 +156,7 @@ def test_a_landing_folder_must_be_there(lake: Lake, tmp_path: Path) -> None:
         lake.stream(tmp_path / "missing")
 
 
+@pytest.mark.slow
 def test_broken_files_do_not_stop_a_stream(lake: Lake, tmp_path: Path) -> None:
     """They are dead letters, and the good events around them are ingested."""
     land(tmp_path / "landing", 1)
@@ -167,6 +171,7 @@ def test_broken_files_do_not_stop_a_stream(lake: Lake, tmp_path: Path) -> None:
 # -- as a query of Spark -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_streams_of_folders_with_the_same_names_run_at_once(lake: Lake, tmp_path: Path) -> None:
     """The names of queries differ; one checkpoint has one query, also if another object is made for it."""
     land(tmp_path / "landing", 1)
@@ -228,6 +233,7 @@ def test_work_of_any_size_is_done_by_spark_jobs(lake: Lake, tmp_path: Path) -> N
     assert sorted(filter(None, made)) == ["deliver the matches in lake to inboxes", "genus landing to lake: batch 0"]
 
 
+@pytest.mark.slow
 def test_an_error_ends_a_stream_and_is_raised_to_those_who_wait(lake: Lake, tmp_path: Path) -> None:
     """Spark's own way tells it too; the next start goes on after the last commit."""
 
@@ -245,6 +251,7 @@ def test_an_error_ends_a_stream_and_is_raised_to_those_who_wait(lake: Lake, tmp_
     assert lake.stream(tmp_path / "landing").run().files == 0, "the file was ingested"
 
 
+@pytest.mark.slow
 def test_equal_files_are_ingested_once_and_named(lake: Lake, tmp_path: Path) -> None:
     """In one batch, in two, and by path if that is wanted; files without events are no reason to read again."""
     land(tmp_path / "landing", 1)
@@ -264,6 +271,7 @@ def test_equal_files_are_ingested_once_and_named(lake: Lake, tmp_path: Path) -> 
     assert (every.files, every.skipped, every.events) == (4, 0, 160)
 
 
+@pytest.mark.slow
 def test_files_of_the_same_time_of_change_are_not_late_in_any_order(lake: Lake, tmp_path: Path) -> None:
     """Spark orders files by their times alone; batches that end between such files hold the watermark back."""
     for number in range(5):
@@ -278,6 +286,7 @@ def test_files_of_the_same_time_of_change_are_not_late_in_any_order(lake: Lake, 
     assert Tally(derived.read().collect()) == Tally(counting.all(lake.read(Counter)).collect())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "per_batch"),
     [((1, 2, 3), 1), ((1, 2, 3, 4), 2), ((1, 2, 2, 2, 3), 1), ((1, 1, 1, 1), 2)],
@@ -310,6 +319,7 @@ def test_batches_of_any_size_fill_a_derived_table(
     assert Tally(derived.read().collect()) == Tally(at_once.collect())
 
 
+@pytest.mark.slow
 def test_a_table_says_that_files_of_the_same_time_follow(lake: Lake, tmp_path: Path) -> None:
     """What is held back is in the checkpoint: a stream that was stopped between the files goes on with it."""
     landing, seen = tmp_path / "landing", list[str]()
@@ -364,6 +374,7 @@ def test_a_file_that_has_grown_is_refused(lake: Lake, tmp_path: Path) -> None:
         lake.ingest(file)
 
 
+@pytest.mark.slow
 def test_the_pattern_follows_the_format(lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Endings in capitals, too; a folder in which nothing is read is warned of."""
     (tmp_path / "landing" / "a.LOG").write_text("(1436509052.249713) vcan0 001#00\n")
@@ -376,6 +387,7 @@ def test_the_pattern_follows_the_format(lake: Lake, tmp_path: Path, caplog: pyte
     assert lake.stream(tmp_path / "landing", dbc=database).run().dead == 1, "a file that is no log is a dead letter"
 
 
+@pytest.mark.slow
 def test_files_older_than_the_newest_by_max_age_are_warned_of(
     lake: Lake, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -442,6 +442,7 @@ class LoopEdge(Event):
     edge: Int8
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SUMO.exists(), reason=f"the recorded road is not at {SUMO}")
 def test_the_recorded_road_is_read_whole() -> None:
     """56,169 edges of induction loops: seconds of the simulation become times."""

@@ -97,6 +97,7 @@ def _watched(sizes: list[int], rows: pa.Table, limit_us: int) -> WalkResult:
     return bursts(rows, limit_us)
 
 
+@pytest.mark.slow
 def test_batch_and_increments_agree_row_for_row_on_spark(spark: SparkSession) -> None:
     """Cut by time of recording, with late events, a stream has the results of the batch."""
     given_hits = traffic(600, seed=9, delay=40)

@@ -93,6 +93,7 @@ def test_a_recorder_is_known_by_folder_and_name(path: str, recorder: str) -> Non
     assert recorder_of(path) == recorder
 
 
+@pytest.mark.slow
 def test_results_wait_for_the_slower_of_two_recorders(spark: SparkSession, tmp_path: Path) -> None:
     """The files of one land long before those of the other; the results are those of the batch, and none is missing."""
     lake = Lake.create(spark, tmp_path / "lake", *ALL)

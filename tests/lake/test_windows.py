@@ -107,6 +107,7 @@ def test_windows_are_those_of_the_definition(spark: SparkSession) -> None:
         assert {name: row[name] for name in figures} == figures
 
 
+@pytest.mark.slow
 def test_batch_and_increments_agree_row_for_row(spark: SparkSession) -> None:
     """Each window is a result once, complete, though its events come in several increments, some of them late.
 
@@ -126,6 +127,7 @@ def test_batch_and_increments_agree_row_for_row(spark: SparkSession) -> None:
     assert len(on_time) < len(hits)
 
 
+@pytest.mark.slow
 def test_quantiles_are_those_of_spark(spark: SparkSession) -> None:
     """The definition is that of Spark's percentile."""
     events = with_speeds(spark, traffic(300, seed=6, delay=1)).where("not isnan(speed)")
@@ -183,6 +185,7 @@ def test_windows_begin_at_whole_multiples_since_1970_in_utc(spark: SparkSession)
     assert len(starts) == 4
 
 
+@pytest.mark.slow
 def test_late_events_are_left_out_unless_kept(spark: SparkSession) -> None:
     """One recorded longer than the lateness after its time is in no window."""
     events = frame(spark, [Hit("a", at, at, True, True, delay) for at, delay in ((0, 5), (1, 6))])
@@ -254,6 +257,7 @@ def test_wrong_frames_are_refused(spark: SparkSession) -> None:
         Windows(every=MICRO, keep_late=True).settle(Windows(every=MICRO).take(events), datetime.now(START.tzinfo))
 
 
+@pytest.mark.slow
 def test_pairs_and_windows_give_speeds(spark: SparkSession) -> None:
     """Two loops five metres apart give the speeds of a lane, minute by minute."""
     hits = [

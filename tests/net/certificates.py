@@ -1,11 +1,10 @@
 """Certificates for tests of TLS, made by the command `openssl`: an authority of its own, a server, and users."""
 
-import shutil
 import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-import pytest
+from tests.programs import need
 
 
 class Certificate(NamedTuple):
@@ -19,11 +18,12 @@ class Authority:
     """Signs certificates that last a day."""
 
     def __init__(self, folder: Path, name: str = "authority") -> None:
-        if shutil.which("openssl") is None:
-            pytest.skip("openssl is not installed")
+        need("openssl")
         self._folder = folder
         self.root, self._key = folder / f"{name}.pem", folder / f"{name}.key"
-        _openssl("req", "-x509", *_NEW_KEY, "-keyout", self._key, "-out", self.root, "-subj", f"/CN={name}", "-days", 1)
+        use = ("-addext", "keyUsage=critical,keyCertSign,cRLSign")
+        files = ("-keyout", self._key, "-out", self.root)
+        _openssl("req", "-x509", *_NEW_KEY, *files, "-subj", f"/CN={name}", "-days", 1, *use)
 
     def issue(self, name: str) -> Certificate:
         """A certificate whose common name is `name`, for localhost and 127.0.0.1."""

@@ -1,8 +1,7 @@
 """Servers and clients of CoAP at 127.0.0.1, and types for them."""
 
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any
@@ -42,16 +41,6 @@ class CoapLamp(Event, CoapIndoor):
 
 class CoapBlob(Event):
     data: bytes
-
-
-def wait_for(condition: Callable[[], bool], timeout: float = 60.0) -> bool:
-    """Wait until something holds that other threads bring about."""
-    until = time.monotonic() + timeout
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.002)
-    return True
 
 
 def link_of(bus: Bus) -> CoapLink:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from genus.net._envelope import MAX_HOPS
 from genus.testing import MqttBroker
 from tests.net.fault_counts import Counts
 from tests.net.zenoh_network import free_port
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 BUSY = 2000
@@ -33,13 +34,6 @@ BUSY = 2000
 
 class KilledLoop(Event):
     number: int
-
-
-def eventually(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    ends = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < ends, what
-        time.sleep(0.005)
 
 
 # -- processes ---------------------------------------------------------------------------------------------------------
@@ -162,7 +156,7 @@ class Kills:
         stack.callback(self.close)
         for _ in range(2):
             self._start()
-        eventually(lambda: self._have_roles(2, 1), "no gateway stands by")
+        wait_for(lambda: self._have_roles(2, 1), "no gateway stands by")
         self._wait_for_filters()
 
     def _road_of(self, node: int) -> str:
@@ -208,9 +202,9 @@ class Kills:
         self._receiver.process.send_signal(signal.SIGCONT)
         self._gateways.remove(victim)
         victim.close()
-        eventually(lambda: self._have_roles(1, 0), "no gateway takes over")
+        wait_for(lambda: self._have_roles(1, 0), "no gateway takes over")
         self._start()
-        eventually(lambda: self._have_roles(2, 1), "no gateway stands by again")
+        wait_for(lambda: self._have_roles(2, 1), "no gateway stands by again")
         self._wait_for_filters()
 
     def close(self) -> None:

@@ -1,20 +1,18 @@
 """MQTT servers for tests: mosquitto, if it is installed, and the small broker; and a receiver that remembers."""
 
-import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-import pytest
-
 from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.testing import MqttBroker
+from tests.programs import need
+from tests.waiting import wait_for
 
 PATIENCE_S = 30.0
 KINDS = ("small", "mosquitto")
@@ -34,9 +32,7 @@ class Mosquitto:
     """mosquitto on a free port, with a file of its own for what it keeps."""
 
     def __init__(self, folder: Path, *lines: str) -> None:
-        program = shutil.which("mosquitto") or shutil.which("/usr/sbin/mosquitto")
-        if program is None:
-            pytest.skip("mosquitto is not installed")
+        program = need("mosquitto")
         self.port = free_port()
         self._command = [program, "-c", str(folder / "mosquitto.conf")]
         self._process: subprocess.Popen[bytes] | None = None
@@ -130,14 +126,6 @@ def participant(server: Server, query: str = "", at: str = "127.0.0.1") -> Itera
         yield transport, listener
     finally:
         transport.close()
-
-
-def wait_for(condition: Callable[[], bool], what: str = "it did not happen") -> None:
-    """Wait until a condition holds; the test fails if it does not for a long time."""
-    give_up_at = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < give_up_at, what
-        time.sleep(0.005)
 
 
 def free_port() -> int:

@@ -97,6 +97,7 @@ def is_included(dialect: Dialect, wide: tuple[str, ...], narrow: str) -> bool:
     return ours
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
 @examples(600)
 @given(texts=GRANTS, asked=subscriptions())
@@ -119,6 +120,7 @@ ALL_SUBSCRIPTIONS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
 @pytest.mark.parametrize(("most", "every"), [(1, 4), pytest.param(2, 1, marks=pytest.mark.slow)])
 def test_all_small_sets_of_grants_and_all_subscriptions(dialect: Dialect, most: int, every: int) -> None:
@@ -134,6 +136,7 @@ def test_all_small_sets_of_grants_and_all_subscriptions(dialect: Dialect, most: 
                 assert bool(grants.may_subscribe("ann", asked)) is expected, (texts, str(asked))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
 @examples(300)
 @given(texts=GRANTS, cls=st.sampled_from(EVENTS))
@@ -294,6 +297,12 @@ def test_check_answers_questions(words: tuple[str, ...], status: int, said: str)
     done = run_command("grants", "check", *GIVEN, *words)
     assert done.returncode == status
     assert said in done.stdout + done.stderr
+    answer = run_command("grants", "check", *GIVEN, *words, "--json")
+    assert (answer.returncode, answer.stderr) == (status, done.stderr)
+    if done.stdout:
+        (found,) = msgspec.json.decode(answer.stdout)["answers"]
+        assert (found["granted"], "reason" in found) == (status == 0, status == 1)
+        assert f"--{found['action']}" in words
 
 
 def test_types_come_from_modules_or_a_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

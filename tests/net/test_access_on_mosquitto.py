@@ -1,13 +1,11 @@
 """A mosquitto with the access list of a grants file, over mutual TLS: what users get by their certificates."""
 
 import getpass
-import shutil
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -20,6 +18,8 @@ from genus.errors import BusError
 from genus.net import Gateway, NetLink, read_grants
 from genus.net.types import Refusal
 from tests.net.certificates import Authority, Certificate
+from tests.programs import need
+from tests.waiting import wait_for
 
 mqtt5 = pytest.importorskip("mqtt5")
 
@@ -127,9 +127,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @pytest.fixture(scope="module")
 def port(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    program = shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
-    if program is None:
-        pytest.skip("mosquitto is not installed")
+    program = need("mosquitto")
     folder = tmp_path_factory.mktemp("mosquitto")
     (folder / "grants.toml").write_text(GRANTS)
     (folder / "acl.txt").write_text(
@@ -155,16 +153,13 @@ def port(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def _await_port(number: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    ends = time.monotonic() + 30
-    while time.monotonic() < ends:
+    def accepts() -> bool:
         assert process.poll() is None, log.read_text()
-        try:
-            socket.create_connection(("127.0.0.1", number), timeout=1).close()
-        except OSError:
-            time.sleep(0.01)
-        else:
-            return
-    raise AssertionError(log.read_text())
+        with suppress(OSError), socket.create_connection(("127.0.0.1", number), timeout=1):
+            return True
+        return False
+
+    wait_for(accepts, str(log))
 
 
 NOT_AUTHORIZED = 135
@@ -253,13 +248,6 @@ def opened(port: int, authority: Authority, tmp_path: Path) -> Iterator[Callable
         yield open_as
 
 
-def await_that(condition: Callable[[], object]) -> None:
-    ends = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
-
-
 def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) -> None:
     """Events, kept events for those who come later, interest and participants: all that a link does is allowed."""
     gauge, harbour = opened("gauge"), opened("harbour")
@@ -270,11 +258,11 @@ def test_typed_buses_work_under_the_access_list(opened: Callable[[str], Bus]) ->
     kept.publish(HighRiver(source="A8"))
     heard: list[Event] = []
     harbour.collection(RiverMark).subscribe(heard.append)
-    await_that(lambda: heard == [HighRiver(source="A8")])
-    await_that(lambda: link.wanted_by(RiverMark()))
+    wait_for(lambda: heard == [HighRiver(source="A8")])
+    wait_for(lambda: link.wanted_by(RiverMark()))
     gauge.publish(RiverMark(place="A9", level=1.5))
-    await_that(lambda: len(heard) == 2)
-    await_that(lambda: len(link.participants()) == 1)
+    wait_for(lambda: len(heard) == 2)
+    wait_for(lambda: len(link.participants()) == 1)
     assert heard == [HighRiver(source="A8"), RiverMark(place="A9", level=1.5)]
 
 
@@ -286,7 +274,7 @@ def test_gateways_hear_each_other_under_the_access_list(opened: Callable[[str], 
     assert isinstance(links[1], NetLink)
     links[0].on_gateways(heard.append)
     links[1].tell_gateways("it works")
-    await_that(lambda: heard == ["it works"])
+    wait_for(lambda: heard == ["it works"])
     with open_bus() as road, pytest.raises(BusError, match="pilot may not be a gateway that has a name: "):
         Gateway(road, opened("pilot"), name="pair")
 

@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -16,6 +15,7 @@ from genus.bus import BestEffort, Bus
 from genus.errors import BusError
 from genus.net import NetLink, read_grants
 from tests.net.certificates import Authority, Certificate
+from tests.waiting import wait_for
 
 zenoh = pytest.importorskip("zenoh")
 
@@ -107,19 +107,17 @@ class Heard(list[str]):
         self.append(str(sample.key_expr))
 
     def await_key(self, key: str) -> None:
-        ends = time.monotonic() + 30
-        while key not in self:
-            assert time.monotonic() < ends, f"{key} was not heard, but {list(self)}"
-            time.sleep(0.01)
+        wait_for(lambda: key in self, f"{key} was not heard")
 
 
 def publish_until_heard(session: Any, key: str, heard: Heard) -> None:
     """A subscription takes effect some time after it was declared."""
-    ends = time.monotonic() + 30
-    while key not in heard:
-        assert time.monotonic() < ends, f"{key} was not heard, but {list(heard)}"
+
+    def is_heard() -> bool:
         session.put(key, b"x")
-        time.sleep(0.02)
+        return key in heard
+
+    wait_for(is_heard, f"{key} was not heard")
 
 
 def test_users_publish_and_receive_what_is_granted(sessions: dict[str, Any]) -> None:
@@ -238,13 +236,6 @@ def opened(port: int, authority: Authority, grants_file: Path) -> Iterator[Calla
         yield open_as
 
 
-def await_that(condition: Callable[[], object]) -> None:
-    ends = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
-
-
 def test_typed_buses_work_under_the_access_rules(opened: Callable[[str], Bus]) -> None:
     """Events, kept events for those who come later, interest and participants: all that a link does is allowed."""
     gauge, master = opened("gauge"), opened("master")
@@ -254,11 +245,11 @@ def test_typed_buses_work_under_the_access_rules(opened: Callable[[str], Bus]) -
     kept.publish(HighWater(source="A8"))
     heard: list[Event] = []
     master.collection(WaterMark).subscribe(heard.append)
-    await_that(lambda: heard == [HighWater(source="A8")])
-    await_that(lambda: gauge.link.wanted_by(WaterMark()))  # type: ignore[union-attr]
+    wait_for(lambda: heard == [HighWater(source="A8")])
+    wait_for(lambda: gauge.link.wanted_by(WaterMark()))  # type: ignore[union-attr]
     gauge.publish(WaterMark(place="A9", level=1.5))
-    await_that(lambda: len(heard) == 2)
-    await_that(lambda: len(gauge.link.participants()) == 1)  # type: ignore[union-attr]
+    wait_for(lambda: len(heard) == 2)
+    wait_for(lambda: len(gauge.link.participants()) == 1)  # type: ignore[union-attr]
     assert heard == [HighWater(source="A8"), WaterMark(place="A9", level=1.5)]
 
 
@@ -283,7 +274,7 @@ def test_a_participant_that_keeps_what_it_may_not_publish_is_not_heard(
     kept.announce()
     kept.publish(WaterMark(source="A9"))
     master.collection(WaterMark).subscribe(heard.append)
-    await_that(lambda: heard)
+    wait_for(lambda: heard)
     assert heard == [WaterMark(source="A9")]
     assert not [name for name in master.traffic().link if name.startswith("rejected")]
     forged.undeclare()

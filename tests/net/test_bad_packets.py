@@ -211,6 +211,7 @@ def check(count: int, dialect: Dialect) -> None:
     print(open_to_all, sealed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=["zenoh", "mqtt"])
 def test_mutated_and_replayed_packets_are_counted_and_nothing_else_is_lost(
     dialect: Dialect, caplog: pytest.LogCaptureFixture

@@ -18,8 +18,9 @@ from genus.net._coap import server as coap_server
 from genus.net._coap.inbox import Observer, Sessions
 from genus.net._coap.values import ObservationMark, write_mark
 from genus.targets.coap import compile, parse_mask
+from tests.waiting import wait_for
 
-from .coap_network import CoapBlob, CoapLoop, Heard, client, link_of, server, sums, wait_for
+from .coap_network import CoapBlob, CoapLoop, Heard, client, link_of, server, sums
 from .test_coap_bad_input import BLOCK2, CON, GET, OBSERVE, PUT, Raw, datagram, raw_client, segment, uint
 from .test_coap_interop import Device, SmallResource
 
@@ -56,7 +57,7 @@ def test_changes_of_wants_do_not_wait_for_an_observer_one_by_one(raw_server: tup
     for _ in range(50):
         hub.subscribe(Subscription(CoapLoop), Heard()).cancel()
     manager: Any = link_of(hub)._endpoint.manager
-    assert wait_for(lambda: bool(manager._backlogs))
+    wait_for(lambda: bool(manager._backlogs))
     assert sum(len(each) for each in manager._backlogs.values()) <= 1
     assert next(got)[1] == 69, "one for all that has changed"
 
@@ -95,7 +96,7 @@ def test_plain_clients_leave_nothing_behind(raw_server: tuple[Any, Raw]) -> None
         with raw_client(link_of(hub).port) as one:
             for _ in range(2):
                 assert one.ask(PUT, [segment("DA")], cbor2.dumps({5: lane}))[0] == "2.04"
-    assert wait_for(lambda: heard.lanes() == [lane for lane in range(30) for _ in range(2)])
+    wait_for(lambda: heard.lanes() == [lane for lane in range(30) for _ in range(2)])
     assert link_of(hub).hub._plain_numbers == 60  # type: ignore[union-attr]
 
 
@@ -131,7 +132,7 @@ def test_a_device_whose_blocks_never_end_is_given_up(tmp_path: Path, is_empty: b
     endless = Endless(is_empty)
     with Device({path: endless}) as device, client(device.port, f"catalog={catalog}") as one:
         one.subscribe(Subscription(CoapLoop), Heard())
-        assert wait_for(lambda: sums(one, "rejected: a notification whose blocks could not be fetched") == 1)
+        wait_for(lambda: sums(one, "rejected: a notification whose blocks could not be fetched") == 1)
         assert endless.asked < 5
 
 
@@ -143,7 +144,7 @@ def test_a_large_notification_survives_the_end_of_another_observation_of_it() ->
             other = one.subscribe(Subscription(CoapBlob), Heard())
             hub.publish(CoapBlob(data=bytes((number,)) * 5000))
             other.cancel()
-        assert wait_for(lambda: len(heard) == 20)
+        wait_for(lambda: len(heard) == 20)
         assert [event.data[0] for event in heard] == list(range(20))
 
 
@@ -182,13 +183,14 @@ def test_a_client_that_vanishes_while_nothing_happens_is_found(monkeypatch: pyte
             epoch = link_of(hub).hub.epoch[:4]  # type: ignore[union-attr]
             mark = [(65_052, write_mark(ObservationMark(b"12345678", 1, epoch)))] if own else []
             assert raw.ask(GET, [segment("DA"), (OBSERVE, b""), *mark])[0] == "2.05"
-        assert wait_for(lambda: len(known) == 1), "the socket is closed"
+        wait_for(lambda: len(known) == 1, "the socket is closed")
         assert known.find(link_of(one).uid) is not None
         hub.publish(CoapLoop(lane=1))
-        assert wait_for(lambda: heard.lanes() == [1])
+        wait_for(lambda: heard.lanes() == [1])
         assert sums(hub, "silent clients that were asked") > 0
 
 
+@pytest.mark.slow
 def test_a_type_whose_code_fits_no_path_is_found_above() -> None:
     """Two hundred kinds at once: discovery goes on, and its events come and go at the resource of all events."""
     meta: Any = type(Event)
@@ -201,12 +203,12 @@ def test_a_type_whose_code_fits_no_path_is_found_above() -> None:
         port = link_of(hub).port
         one, raw = stack.enter_context(open_bus(f"coap://127.0.0.1:{port}")), stack.enter_context(raw_client(port))
         one.subscribe(Subscription(cls), at_client)
-        assert wait_for(lambda: len(link_of(hub).interests()) == 1), "the client does not observe"
+        wait_for(lambda: len(link_of(hub).interests()) == 1, "the client does not observe")
         hub.subscribe(Subscription(cls), at_server)
         hub.publish(CoapLoop(lane=1))
         hub.publish(cls())
-        assert wait_for(lambda: at_client == [cls()])
+        wait_for(lambda: at_client == [cls()])
         one.publish(cls())
-        assert wait_for(lambda: at_server == [cls(), cls()])
+        wait_for(lambda: at_server == [cls(), cls()])
         assert raw.ask(GET, [segment(".well-known"), segment("core")])[0] == "2.05"
         assert raw.ask(GET, [segment("rd-lookup"), segment("res")])[0] == "2.05"

@@ -12,6 +12,7 @@ from genus.catalog import Catalog
 from genus.errors import BusError, EventError, RequestRefused
 from genus.model._plain import is_same
 from tests.generators import Generator
+from tests.waiting import wait_for
 
 from .coap_network import (
     CoapBlob,
@@ -26,7 +27,6 @@ from .coap_network import (
     link_of,
     server,
     sums,
-    wait_for,
 )
 
 SUBSCRIPTIONS: dict[str, tuple[Subscription[Any], Callable[[Event], bool]]] = {
@@ -57,7 +57,7 @@ def test_a_subscriber_gets_each_event_that_matches_once_and_in_order(name: str, 
         for event in SENT:
             other.publish(event)
         expected = [event for event in SENT if matches(event)]
-        assert wait_for(lambda: len(heard) >= len(expected))
+        wait_for(lambda: len(heard) >= len(expected))
         assert heard == expected
 
 
@@ -69,7 +69,7 @@ def test_events_of_the_server_reach_all_clients_and_their_own_bus_once() -> None
         hub.subscribe(Subscription(Event), own)
         for lane in range(20):
             hub.publish(CoapLoop(lane=lane))
-        assert wait_for(lambda: len(heard) == 20 and len(other_heard) == 20)
+        wait_for(lambda: len(heard) == 20 and len(other_heard) == 20)
         assert heard.lanes() == other_heard.lanes() == own.lanes() == list(range(20))
 
 
@@ -80,9 +80,9 @@ def test_a_publisher_gets_its_own_events_from_its_own_bus_only() -> None:
         hub.subscribe(Subscription(CoapLoop), at_server)
         for lane in range(10):
             one.publish(CoapLoop(lane=lane))
-        assert wait_for(lambda: len(at_server) == 10)
+        wait_for(lambda: len(at_server) == 10)
         hub.publish(CoapLoop(lane=99))
-        assert wait_for(lambda: own.lanes()[-1:] == [99])
+        wait_for(lambda: own.lanes()[-1:] == [99])
         assert own.lanes() == [*range(10), 99]
 
 
@@ -95,7 +95,7 @@ def test_overlapping_subscriptions_of_one_client_get_an_event_once_each() -> Non
         one.subscribe(Subscription(CoapRoadside), lanes)
         for lane in range(30):
             hub.publish(CoapLoop(lane=lane))
-        assert wait_for(lambda: len(all_heard) == len(loops) == len(lanes) == 30)
+        wait_for(lambda: len(all_heard) == len(loops) == len(lanes) == 30)
         assert all_heard.lanes() == loops.lanes() == lanes.lanes() == list(range(30))
         assert sums(one, "received") == 30
 
@@ -107,10 +107,10 @@ def test_a_cancelled_subscription_ends_its_observation() -> None:
         one.subscribe(Subscription(CoapLamp), kept)
         assert len(link_of(hub).interests()) == 2
         listener.cancel()
-        assert wait_for(lambda: len(link_of(hub).interests()) == 1)
+        wait_for(lambda: len(link_of(hub).interests()) == 1)
         hub.publish(CoapLoop(lane=1))
         hub.publish(CoapLamp(watts=1.0))
-        assert wait_for(lambda: len(kept) == 1)
+        wait_for(lambda: len(kept) == 1)
         assert heard == []
 
 
@@ -126,7 +126,7 @@ def test_handlers_may_publish_and_subscribe() -> None:
         one.collection(CoapLoop).subscribe(answer)
         hub.subscribe(Subscription(CoapLamp), at_server)
         hub.publish(CoapLoop(lane=7))
-        assert wait_for(lambda: len(at_server) == 1)
+        wait_for(lambda: len(at_server) == 1)
         assert at_server[0].watts == 7.0
 
 
@@ -145,7 +145,7 @@ def test_random_subscriptions_get_what_they_match(seed: int) -> None:
         for event in events:
             other.publish(event)
         other.publish(CoapLamp(watts=1.0))
-        assert wait_for(lambda: len(end) == 1)
+        wait_for(lambda: len(end) == 1)
         for subscription, found in zip(subscriptions, heard, strict=True):
             expected = [event for event in events if subscription.matches(event)]
             given = [event for event in found if type(event) is not CoapLamp]
@@ -173,7 +173,7 @@ def test_channels_publish_to_observers() -> None:
         hub.subscribe(Subscription(CoapLoop), heard)
         with one.channel(CoapLoop) as channel:
             channel.publish(CoapLoop(lane=1))
-            assert wait_for(lambda: heard.lanes() == [1])
+            wait_for(lambda: heard.lanes() == [1])
 
 
 def test_an_event_that_cannot_be_read_back_is_refused_at_the_call() -> None:
@@ -192,7 +192,7 @@ def test_large_events_travel_in_blocks(size: int) -> None:
         hub.publish(CoapBlob(data=data))
         hub.publish(CoapBlob(data=b"small"))
         one.publish(CoapBlob(data=data))
-        assert wait_for(lambda: len(down) == 3 and len(up) == 3)
+        wait_for(lambda: len(down) == 3 and len(up) == 3)
         assert [event.data for event in down[:2]] == [data, b"small"] or sorted(len(e.data) for e in down) == sorted(
             [size, 5, size]
         )
@@ -224,7 +224,7 @@ def test_a_catalog_file_gives_the_codes(tmp_path: Path) -> None:
     with server(f"catalog={path}") as (hub, port), client(port, f"catalog={path}") as one:
         one.subscribe(Subscription(CoapLoop), heard)
         hub.publish(CoapLoop(lane=3))
-        assert wait_for(lambda: heard.lanes() == [3])
+        wait_for(lambda: heard.lanes() == [3])
         assert f"code {catalog.code(CoapLoop)}" in link_of(one).explain()
         with pytest.raises(BusError, match="not in the catalog"):
             one.publish(CoapBlob(data=b""))
@@ -249,7 +249,7 @@ def test_types_that_are_declared_later_are_added_to_the_catalog_of_the_server() 
             number: int
 
         other.publish(CoapLateType(number=5))
-        assert wait_for(lambda: len(heard) == 1)
+        wait_for(lambda: len(heard) == 1)
         assert type(heard[0]) is CoapLateType
         assert hub.traffic().link["received"] == 1
 
@@ -263,7 +263,7 @@ def test_a_closed_bus_sends_what_waits_and_leaves_nothing_behind() -> None:
         with client(port) as one:
             for lane in range(200):
                 one.publish(CoapLoop(lane=lane))
-        assert wait_for(lambda: len(heard) == 200)
+        wait_for(lambda: len(heard) == 200)
         assert heard.lanes() == list(range(200))
         with pytest.raises(BusError, match="the bus is closed"):
             one.publish(CoapLoop(lane=1))
@@ -280,7 +280,7 @@ def test_a_bus_may_be_server_and_client() -> None:
             edge.publish(CoapLoop(lane=1))
             hub.publish(CoapLoop(lane=2))
             leaf.publish(CoapLoop(lane=3))
-            assert wait_for(lambda: len(at_edge) == 3 and len(at_hub) == 2 and len(at_leaf) == 2)
+            wait_for(lambda: len(at_edge) == 3 and len(at_hub) == 2 and len(at_leaf) == 2)
         assert sorted(at_edge.lanes()) == [1, 2, 3]
         assert sorted(at_hub.lanes()) == [1, 2]
         assert sorted(at_leaf.lanes()) == [1, 3]
@@ -303,7 +303,7 @@ def test_many_events_of_many_clients_arrive_once_each() -> None:
         for lane in range(100):
             for number, bus in enumerate(buses):
                 bus.publish(CoapLoop(lane=lane * 10 + number))
-        assert wait_for(lambda: len(heard) == 400)
+        wait_for(lambda: len(heard) == 400)
         for number in range(4):
             assert [lane // 10 for lane in heard.lanes() if lane % 10 == number] == list(range(100))
         for bus in buses:
@@ -352,9 +352,9 @@ def test_who_wants_an_event_is_known_at_both_ends() -> None:
     with server() as (hub, port), client(port) as one, client(port) as other:
         one.subscribe(Subscription(CoapLoop, where=this.lane > 2), Heard())
         hub.subscribe(Subscription(CoapLamp), Heard())
-        assert wait_for(lambda: link_of(other).wanted_by(CoapLoop(lane=3)) == {link_of(one).uid.hex()})
+        wait_for(lambda: link_of(other).wanted_by(CoapLoop(lane=3)) == {link_of(one).uid.hex()})
         assert link_of(other).wanted_by(CoapLoop(lane=1)) == set()
-        assert wait_for(lambda: link_of(other).wanted_by(CoapLamp(watts=1.0)) == {link_of(hub).uid.hex()})
+        wait_for(lambda: link_of(other).wanted_by(CoapLamp(watts=1.0)) == {link_of(hub).uid.hex()})
         assert link_of(hub).wanted_by(CoapLoop(lane=3)) == {link_of(one).uid.hex()}
 
 
@@ -373,8 +373,8 @@ def test_a_type_that_a_server_learns_from_a_client_is_the_class_that_it_imports_
         hub.subscribe(Subscription(at_server), seen)
         for level in (1, 3):
             hub.publish(at_server(level=level))
-        assert wait_for(lambda: [event.level for event in heard] == [3])
+        wait_for(lambda: [event.level for event in heard] == [3])
         assert type(heard[0]) is at_client
         one.publish(at_client(level=7))
-        assert wait_for(lambda: [event.level for event in seen] == [1, 3, 7])
+        wait_for(lambda: [event.level for event in seen] == [1, 3, 7])
         assert type(seen[-1]) is at_server

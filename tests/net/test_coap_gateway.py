@@ -9,8 +9,9 @@ from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from genus.net import Gateway, GatewaySide, Origin
 from genus.net.types import Arrival, RelayLink
+from tests.waiting import wait_for
 
-from .coap_network import CoapLamp, CoapLoop, CoapRoadside, Heard, client, link_of, server, sums, wait_for
+from .coap_network import CoapLamp, CoapLoop, CoapRoadside, Heard, client, link_of, server, sums
 from .test_coap_interop import Device, SmallResource
 
 
@@ -31,13 +32,13 @@ def test_a_gateway_carries_what_is_wanted_from_coap_to_a_bus() -> None:
     ):
         inner.subscribe(Subscription(CoapLoop, where=this.lane > 1), heard)
         one.subscribe(Subscription(CoapLamp), back)
-        assert wait_for(lambda: len(link_of(hub).interests()) == 1)
+        wait_for(lambda: len(link_of(hub).interests()) == 1)
         gateway.settle()
         for lane in range(4):
             one.publish(CoapLoop(lane=lane))
         inner.publish(CoapLamp(watts=5.0))
         inner.publish(CoapLoop(lane=9))  # nobody on CoAP wants it
-        assert wait_for(lambda: sorted(heard.lanes()) == [2, 3, 9] and len(back) == 1)
+        wait_for(lambda: sorted(heard.lanes()) == [2, 3, 9] and len(back) == 1)
         status = {side.name: side for side in gateway.status().sides}
         assert status["inner"].crossed == 2
         assert status["coap"].crossed == 1
@@ -56,18 +57,18 @@ def test_a_gateway_is_a_client_of_a_server() -> None:
         inner.subscribe(Subscription(CoapLamp), inside)
         other.subscribe(Subscription(CoapRoadside), heard)
         hub.subscribe(Subscription(CoapLoop, where=this.lane == 2), at_hub)
-        assert wait_for(lambda: len(link_of(side).interests()) >= 2)
-        assert wait_for(lambda: any("CoapLamp" in str(interest.subscription) for interest in link_of(hub).interests()))
+        wait_for(lambda: len(link_of(side).interests()) >= 2)
+        wait_for(lambda: any("CoapLamp" in str(interest.subscription) for interest in link_of(hub).interests()))
         gateway.settle()
         inner.publish(CoapLoop(lane=1))
         inner.publish(CoapLoop(lane=2))
         inner.publish(CoapLoop(lane=3))
-        assert wait_for(lambda: len(heard) >= 3)
+        wait_for(lambda: len(heard) >= 3)
         assert heard.lanes() == [1, 2, 3]
-        assert wait_for(lambda: at_hub.lanes() == [2])
+        wait_for(lambda: at_hub.lanes() == [2])
         hub.publish(CoapLamp(watts=1.0))
         other.publish(CoapLamp(watts=2.0))
-        assert wait_for(lambda: len(inside) == 2)
+        wait_for(lambda: len(inside) == 2)
         assert sorted(event.watts for event in inside) == [1.0, 2.0]
 
 
@@ -91,10 +92,10 @@ def test_a_plain_device_is_read_through_a_gateway(catalog: Path) -> None:
     ):
         one.subscribe(Subscription(CoapLoop, where=this.lane > 1), heard)
         one.subscribe(Subscription(CoapLamp), unwanted)
-        assert wait_for(lambda: sums(side, "received") >= 1)
+        wait_for(lambda: sums(side, "received") >= 1)
         for lane in (2, 3, 4):
             device.set(loop, {5: lane})
-            assert wait_for(lambda lane=lane: heard.lanes()[-1:] == [lane])  # type: ignore[misc]
+            wait_for(lambda lane=lane: heard.lanes()[-1:] == [lane])  # type: ignore[misc]
         assert heard.lanes() == [2, 3, 4]
 
 
@@ -108,11 +109,11 @@ def test_a_plain_device_takes_what_the_gateway_wants_for_it(catalog: Path) -> No
         Gateway(GatewaySide(bus=inner, name="inner"), GatewaySide(bus=side, name="devices", interest=["CoapLamp"])),
     ):
         inner.publish(CoapLamp(watts=40.0))
-        assert wait_for(lambda: resource.value == {5: 40.0})
+        wait_for(lambda: resource.value == {5: 40.0})
         inner.publish(CoapLoop(lane=1))
         inner.publish(CoapLamp(watts=41.0))
-        assert wait_for(lambda: resource.value == {5: 41.0})
-        assert wait_for(lambda: sums(side, "sent") == 2)
+        wait_for(lambda: resource.value == {5: 41.0})
+        wait_for(lambda: sums(side, "sent") == 2)
 
 
 def test_an_event_that_goes_in_circles_comes_once() -> None:
@@ -128,15 +129,15 @@ def test_an_event_that_goes_in_circles_comes_once() -> None:
     ):
         hub.subscribe(Subscription(CoapLoop), heard)
         inner.subscribe(Subscription(Event), own)
-        assert wait_for(lambda: all(len(link_of(side).interests()) >= 1 for side in (first, second)))
+        wait_for(lambda: all(len(link_of(side).interests()) >= 1 for side in (first, second)))
         one.settle()
         other.settle()
         inner.publish(CoapLoop(lane=1))
-        assert wait_for(lambda: len(heard) >= 1)
+        wait_for(lambda: len(heard) >= 1)
         hub.publish(CoapLoop(lane=2))
-        assert wait_for(lambda: len(own) >= 2)
+        wait_for(lambda: len(own) >= 2)
         inner.publish(CoapLoop(lane=3))
-        assert wait_for(lambda: 3 in heard.lanes())
+        wait_for(lambda: 3 in heard.lanes())
         assert heard.lanes() == [1, 2, 3]
         assert own.lanes() == [1, 2, 3]
 
@@ -151,6 +152,6 @@ def test_what_a_gateway_loses_is_told_at_both_ends() -> None:
         link_of(hub).lose(Arrival(CoapLoop(lane=1), Origin(b"elsewher", 1)))
         link_of(hub).report_loss(Arrival(CoapLoop(lane=2), Origin(link_of(hub).uid, 1)))
         channel.publish(CoapLoop(lane=3))
-        assert wait_for(lambda: heard.lanes() == [3] and len(at_receiver) == len(at_sender) == 1)
+        wait_for(lambda: heard.lanes() == [3] and len(at_receiver) == len(at_sender) == 1)
         assert at_receiver[0].count == at_sender[0].count == 1
         channel.cancel()

@@ -19,6 +19,8 @@ from aiocoap import resource
 from genus import Event, Subscription, open_bus, this
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
+from tests.programs import needs
+from tests.waiting import wait_for
 
 from .coap_network import (
     CoapFastLoop,
@@ -31,12 +33,11 @@ from .coap_network import (
     link_of,
     server,
     sums,
-    wait_for,
 )
 
 CLIENT, SERVER = shutil.which("coap-client-notls"), shutil.which("coap-server-notls")
-needs_client = pytest.mark.skipif(CLIENT is None, reason="coap-client-notls is not there (apt install libcoap3-bin)")
-needs_server = pytest.mark.skipif(SERVER is None, reason="coap-server-notls is not there (apt install libcoap3-bin)")
+needs_libcoap = needs("coap-client-notls")
+"""The package has the server, too."""
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def ask(port: int, path: str, *options: str, data: Path | None = None) -> bytes:
 # -- libcoap's client, our server --------------------------------------------------------------------------------------
 
 
-@needs_client
+@needs_libcoap
 def test_libcoap_reads_a_value_and_a_super_resource(catalog: Path, tmp_path: Path) -> None:
     loop, fast, lamp = (code_of(catalog, cls) for cls in (CoapLoop, CoapFastLoop, CoapLamp))
     with server(f"catalog={catalog}") as (hub, port):
@@ -78,7 +79,7 @@ def test_libcoap_reads_a_value_and_a_super_resource(catalog: Path, tmp_path: Pat
         assert cbor2.loads(ask(port, f"{encode_path_segment(loop)}?w=lane%20>%203").rstrip(b"\n")) == [[fast, {5: 4}]]
 
 
-@needs_client
+@needs_libcoap
 def test_libcoap_discovers_what_a_code_divides(catalog: Path) -> None:
     loop, fast, lamp = (encode_path_segment(code_of(catalog, cls)) for cls in (CoapLoop, CoapFastLoop, CoapLamp))
     with server(f"catalog={catalog}") as (hub, port):
@@ -93,7 +94,7 @@ def test_libcoap_discovers_what_a_code_divides(catalog: Path) -> None:
         assert f'/{kind}>;rt="CoapRoadside"' in names
 
 
-@needs_client
+@needs_libcoap
 def test_libcoap_observes(catalog: Path) -> None:
     assert CLIENT is not None
     lamp = encode_path_segment(code_of(catalog, CoapLamp))
@@ -102,17 +103,17 @@ def test_libcoap_observes(catalog: Path) -> None:
         process = subprocess.Popen(
             [CLIENT, "-s", "1", f"coap://127.0.0.1:{port}/{lamp}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
-        assert wait_for(lambda: len(link_of(hub).interests()) == 1)
+        wait_for(lambda: len(link_of(hub).interests()) == 1)
         for watts in range(1, 6):
             hub.publish(CoapLamp(watts=float(watts)))
         output, _ = process.communicate(timeout=20)
         decoder = cbor2.CBORDecoder(BytesIO(output.rstrip(b"\n")))
         values = [decoder.decode() for _ in range(6)]
         assert values == [{5: float(watts)} for watts in range(6)]
-        assert wait_for(lambda: len(link_of(hub).interests()) == 0), "it has ended its observation"
+        wait_for(lambda: len(link_of(hub).interests()) == 0, "it has ended its observation")
 
 
-@needs_client
+@needs_libcoap
 def test_libcoap_puts_events(catalog: Path, tmp_path: Path) -> None:
     heard, body = Heard(), tmp_path / "body"
     loop, fast = code_of(catalog, CoapLoop), code_of(catalog, CoapFastLoop)
@@ -122,11 +123,11 @@ def test_libcoap_puts_events(catalog: Path, tmp_path: Path) -> None:
         ask(port, encode_path_segment(loop), "-m", "put", "-t", "60", data=body)
         body.write_bytes(cbor2.dumps([[loop, {5: 8}], [fast, {5: 9, 8: 30.0}]]))
         ask(port, encode_path_segment(code_of(catalog, CoapRoadside)), "-m", "post", "-t", "60", data=body)
-        assert wait_for(lambda: len(heard) == 3)
+        wait_for(lambda: len(heard) == 3)
         assert heard == [CoapLoop(lane=7), CoapLoop(lane=8), CoapFastLoop(lane=9, limit=30.0)]
 
 
-@needs_client
+@needs_libcoap
 def test_max_age_is_the_time_until_an_event_expires(catalog: Path) -> None:
     lamp = encode_path_segment(code_of(catalog, CoapLamp))
     with server(f"catalog={catalog}") as (hub, port):
@@ -137,7 +138,7 @@ def test_max_age_is_the_time_until_an_event_expires(catalog: Path) -> None:
         text = (shown.stdout + shown.stderr).decode(errors="replace")
         assert "Max-Age:99" in text
         hub.publish(CoapLamp(watts=1.0, expires=datetime.now(UTC) - timedelta(seconds=1)))
-        assert wait_for(lambda: ask(port, lamp).rstrip(b"\n") == b"\x80")
+        wait_for(lambda: ask(port, lamp).rstrip(b"\n") == b"\x80")
 
 
 # -- our client, libcoap's server --------------------------------------------------------------------------------------
@@ -158,25 +159,25 @@ def libcoap_server() -> Iterator[int]:
         process.wait(10)
 
 
-@needs_server
-@needs_client
+@needs_libcoap
+@needs_libcoap
 def test_our_client_reads_and_observes_libcoaps_server(catalog: Path, tmp_path: Path) -> None:
     """Its resources have no super-resource, so those below a type are discovered and observed one by one."""
     heard, body = Heard(), tmp_path / "body"
     fast, loop = encode_path_segment(code_of(catalog, CoapFastLoop)), encode_path_segment(code_of(catalog, CoapLoop))
     body.write_bytes(cbor2.dumps({5: 1}))
     with libcoap_server() as port:
-        assert wait_for(lambda: bool(_try_ask(port, ".well-known/core")))
+        wait_for(lambda: bool(_try_ask(port, ".well-known/core")))
         for path in (fast, loop):
             ask(port, path, "-m", "put", "-t", "60", data=body)
         with client(port, f"catalog={catalog}") as one:
             one.subscribe(Subscription(CoapRoadside), heard)
-            assert wait_for(lambda: len(heard) == 2)
+            wait_for(lambda: len(heard) == 2)
             assert {type(event) for event in heard} == {CoapLoop, CoapFastLoop}
             for lane in range(2, 6):
                 body.write_bytes(cbor2.dumps({5: lane}))
                 ask(port, fast, "-m", "put", "-t", "60", data=body)
-                assert wait_for(lambda lane=lane: heard[-1] == CoapFastLoop(lane=lane))  # type: ignore[misc]
+                wait_for(lambda lane=lane: heard[-1] == CoapFastLoop(lane=lane))  # type: ignore[misc]
             assert sums(one, "super-resources that a device lacks") == 1
 
 
@@ -187,14 +188,14 @@ def _try_ask(port: int, path: str) -> bytes:
         return b""
 
 
-@needs_server
-@needs_client
+@needs_libcoap
+@needs_libcoap
 def test_our_client_puts_to_libcoaps_server(catalog: Path) -> None:
     with libcoap_server() as port:
-        assert wait_for(lambda: bool(_try_ask(port, ".well-known/core")))
+        wait_for(lambda: bool(_try_ask(port, ".well-known/core")))
         with client(port, f"catalog={catalog}") as one:
             one.publish(CoapLamp(watts=75.0))
-            assert wait_for(lambda: sums(one, "sent") == 1)
+            wait_for(lambda: sums(one, "sent") == 1)
         lamp = encode_path_segment(code_of(catalog, CoapLamp))
         assert cbor2.loads(ask(port, lamp).rstrip(b"\n")) == {5: 75.0}
 
@@ -275,8 +276,8 @@ def test_a_small_server_tests_the_type_and_the_receiver_the_rest(catalog: Path) 
         one.subscribe(Subscription(CoapLoop, where=this.lane > 2), heard)
         for lane in range(1, 6):
             device.set(loop, {5: lane})
-            assert wait_for(lambda lane=lane: sums(one, "received") == lane + 1)  # type: ignore[misc]
-        assert wait_for(lambda: heard.lanes() == [3, 4, 5])
+            wait_for(lambda lane=lane: sums(one, "received") == lane + 1)  # type: ignore[misc]
+        wait_for(lambda: heard.lanes() == [3, 4, 5])
         assert one.traffic().link["observations whose `where` is tested here"] == 1
         assert one.traffic().link["observations whose attributes are tested here"] == 1
         assert "residual: CoapLoop where lane > 2" in link_of(one).explain()
@@ -287,11 +288,11 @@ def test_a_resource_that_cannot_be_observed_is_polled(catalog: Path) -> None:
     device = Device({lamp: Unobservable({5: 1.0})})
     with device, client(device.port, f"catalog={catalog}&poll=50ms") as one:
         one.subscribe(Subscription(CoapLamp), heard)
-        assert wait_for(lambda: len(heard) == 1)
+        wait_for(lambda: len(heard) == 1)
         device.set(lamp, {5: 2.0})
-        assert wait_for(lambda: len(heard) == 2)
+        wait_for(lambda: len(heard) == 2)
         assert [event.watts for event in heard] == [1.0, 2.0]
-        assert wait_for(lambda: sums(one, "unchanged") > 2)
+        wait_for(lambda: sums(one, "unchanged") > 2)
         assert len(heard) == 2
 
 
@@ -299,12 +300,12 @@ def test_a_device_says_nonsense(catalog: Path) -> None:
     heard, lamp = Heard(), encode_path_segment(code_of(catalog, CoapLamp))
     with Device({lamp: SmallResource({5: 1.0})}) as device, client(device.port, f"catalog={catalog}") as one:
         one.subscribe(Subscription(CoapLamp), heard)
-        assert wait_for(lambda: len(heard) == 1)
+        wait_for(lambda: len(heard) == 1)
         for number, value in enumerate(("text", {5: "x"}, {"watts": 1.0}, [[1, {}]], {6: "no watts"}, 7), 1):
             device.set(lamp, value)
-            assert wait_for(lambda number=number: sums(one, "rejected: ") == number), value  # type: ignore[misc]
+            wait_for(lambda number=number: sums(one, "rejected: ") == number, str(value))  # type: ignore[misc]
         device.set(lamp, {5: 9.0})
-        assert wait_for(lambda: heard[-1] == CoapLamp(watts=9.0))
+        wait_for(lambda: heard[-1] == CoapLamp(watts=9.0))
 
 
 def test_a_device_without_a_catalog_needs_a_file(catalog: Path) -> None:
@@ -322,7 +323,7 @@ def test_several_devices_are_one_bus(catalog: Path) -> None:
         open_bus(f"coap://127.0.0.1:{first.port},127.0.0.1:{second.port}?catalog={catalog}&beat=200ms") as bus,
     ):
         bus.subscribe(Subscription(Event), heard)
-        assert wait_for(lambda: len(heard) == 2)
+        wait_for(lambda: len(heard) == 2)
         second.set(lamp, {5: 3.0})
-        assert wait_for(lambda: len(heard) == 3)
+        wait_for(lambda: len(heard) == 3)
         assert sorted(event.watts for event in heard) == [1.0, 2.0, 3.0]

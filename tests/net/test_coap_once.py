@@ -19,8 +19,9 @@ from genus.net._coap import datagrams
 from genus.net._coap.datagrams import RecentRequests, Tuning
 from tests.examples import examples
 from tests.net.datagram_proxy import DatagramProxy
+from tests.waiting import wait_for
 
-from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, Heard, client, link_of, server, sums, wait_for
+from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, Heard, client, link_of, server, sums
 from .test_coap_bad_input import GET, OBSERVE, PUT, datagram, raw_client, segment
 from .test_coap_interop import Device, SmallResource, code_of
 
@@ -40,9 +41,9 @@ def test_an_event_that_comes_from_two_servers_is_one() -> None:
             receiver.subscribe(Subscription(CoapLoop), heard)
             for lane in range(20):
                 sender.publish(CoapLoop(lane=lane))
-            assert wait_for(lambda: sums(receiver, "received") == 40)
-            assert wait_for(lambda: sums(receiver, "duplicates") == 20)
-            assert wait_for(lambda: len(heard) == 20)
+            wait_for(lambda: sums(receiver, "received") == 40)
+            wait_for(lambda: sums(receiver, "duplicates") == 20)
+            wait_for(lambda: len(heard) == 20)
             assert sorted(heard.lanes()) == list(range(20))
 
 
@@ -63,12 +64,12 @@ def test_a_value_that_two_observations_of_a_device_have_is_one_event(catalog: Pa
     other = Subscription(others) if isinstance(others, type) else asked
     with Device({path: Filtering({5: 3})}) as device, client(device.port, f"catalog={catalog}") as one:
         one.subscribe(Subscription(CoapLoop), first)
-        assert wait_for(lambda: first.lanes() == [3])
+        wait_for(lambda: first.lanes() == [3])
         one.subscribe(other, second)
         for number, lane in enumerate((4, 5, 5, 6), 2):
             device.set(path, {5: lane})
-            assert wait_for(lambda number=number: len(first) == number)  # type: ignore[misc]
-        assert wait_for(lambda: sums(one, "also from another observation") >= 4)
+            wait_for(lambda number=number: len(first) == number)  # type: ignore[misc]
+        wait_for(lambda: sums(one, "also from another observation") >= 4)
         assert first.lanes() == [3, 4, 5, 5, 6]
         assert second.lanes() == [4, 5, 5, 6]
 
@@ -79,9 +80,9 @@ def test_an_observation_goes_on_when_another_of_the_same_resource_ends(catalog: 
         before = one.subscribe(Subscription(CoapLoop), Heard())
         one.subscribe(Subscription(Event), heard)
         before.cancel()
-        assert wait_for(lambda: len(link_of(one).peers[0].observations) == 1)
+        wait_for(lambda: len(link_of(one).peers[0].observations) == 1)
         device.set(path, {5: 2})
-        assert wait_for(lambda: 2 in heard.lanes())
+        wait_for(lambda: 2 in heard.lanes())
         assert heard.lanes().count(2) == 1
 
 
@@ -93,10 +94,10 @@ def test_values_of_a_device_that_grow_when_they_are_written_do_no_harm(catalog: 
         bomb = [bomb, bomb]
     with Device({path: SmallResource({5: 1})}) as device, client(device.port, f"catalog={catalog}") as one:
         one.subscribe(Subscription(CoapLoop), heard)
-        assert wait_for(lambda: len(heard) == 1)
+        wait_for(lambda: len(heard) == 1)
         device.resources[path].value = None
         device.set(path, Shared({5: 2, 99: bomb}))
-        assert wait_for(lambda: heard.lanes() == [1, 2])
+        wait_for(lambda: heard.lanes() == [1, 2])
 
 
 class Shared:
@@ -125,15 +126,15 @@ def test_a_gap_is_told_to_all_that_observe() -> None:
         one.subscribe(Subscription(CoapLamp), heard, on_problem=at_lamps)
         one.subscribe(Subscription(CoapLoop), heard, on_problem=at_loops)
         hub.publish(CoapLoop(lane=0))
-        assert wait_for(lambda: len(heard) == 1)
+        wait_for(lambda: len(heard) == 1)
         proxy.is_cut = True
         for watts in range(20):
             hub.publish(CoapLamp(watts=float(watts)))
         for lane in range(1, 11):
             hub.publish(CoapLoop(lane=lane))
-        assert wait_for(lambda: not link_of(one).is_connected)
+        wait_for(lambda: not link_of(one).is_connected)
         proxy.is_cut = False
-        assert wait_for(lambda: bool(at_lamps) and bool(at_loops))
+        wait_for(lambda: bool(at_lamps) and bool(at_loops))
         told: list[EventsLost] = [at_lamps[0], at_loops[0]]
         assert [each.type for each in told] == ["CoapLamp", "CoapLoop"]
         assert [each.count for each in told] == [0, 0]
@@ -151,21 +152,21 @@ def test_an_event_of_a_type_that_is_refused_does_not_take_others_with_it(catalog
             channel = one.channel(CoapLamp, on_problem=lost)
             channel.announce()
             one.publish(CoapLoop(lane=0))
-            assert wait_for(lambda: sums(one, "sent") == 1)
+            wait_for(lambda: sums(one, "sent") == 1)
         one.publish(CoapLoop(lane=1))
         channel.publish(CoapLamp(watts=1.0))
         one.publish(CoapLoop(lane=2))
         other, _ = stack.enter_context(server(f"catalog={only}", port))
         other.subscribe(Subscription(CoapLoop), heard)
-        assert wait_for(lambda: heard.lanes()[-2:] == [1, 2])
-        assert wait_for(lambda: sum(each.count for each in lost) == 1)
+        wait_for(lambda: heard.lanes()[-2:] == [1, 2])
+        wait_for(lambda: sum(each.count for each in lost) == 1)
         channel.cancel()
 
 
 def test_a_max_age_is_never_too_long() -> None:
     with server() as (hub, port), raw_client(port) as raw:
         hub.publish(CoapLoop(lane=1, expires=datetime(9999, 1, 1, tzinfo=UTC)))
-        assert wait_for(lambda: raw.ask(GET, [segment("DA")])[1] != b"\x80")
+        wait_for(lambda: raw.ask(GET, [segment("DA")])[1] != b"\x80")
         raw.send(datagram(GET, [segment("DA")]))
         assert b"\x24\xff\xff\xff\xff" in raw.sock.recv(100), "Max-Age has four bytes"
 
@@ -226,10 +227,10 @@ def test_a_request_that_is_sent_again_is_one_event_and_gets_the_same_answer() ->
         first = put_at(1000.0, 1)
         assert put_at(1246.0, 1) == first
         put_at(1246.0, 2)
-        assert wait_for(lambda: heard.lanes() == [1, 2]), "a number that is used again too early, for another request"
+        wait_for(lambda: heard.lanes() == [1, 2], "a number that is used again too early, for another request")
         assert put_at(1400.0, 2) == first
         put_at(1494.0, 2)
-        assert wait_for(lambda: heard.lanes() == [1, 2, 2])
+        wait_for(lambda: heard.lanes() == [1, 2, 2])
         assert sums(hub, "repeated requests") == 2
 
 

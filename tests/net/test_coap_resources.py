@@ -14,8 +14,9 @@ from genus import Event, Maybe, Subscription, open_bus
 from genus.catalog import Catalog
 from genus.codes import encode_path_segment
 from tests.net.datagram_proxy import DatagramProxy
+from tests.waiting import wait_for
 
-from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, CoapRoadside, Heard, client, free_port, server, wait_for
+from .coap_network import CoapFastLoop, CoapLamp, CoapLoop, CoapRoadside, Heard, client, free_port, server
 from .test_coap_bad_input import GET, POST, PUT, URI_QUERY, Raw, raw_client, segment, uint
 from .test_coap_interop import Device, SmallResource
 
@@ -63,7 +64,7 @@ def test_a_put_to_a_kind_is_delegated_to_the_resources_below(catalog: Path) -> N
             hub.channel(cls).announce()
         roadside = [segment(path(catalog, CoapRoadside))]
         assert raw.ask(PUT, roadside, cbor2.dumps({2: "A8"}))[0] == "2.04"
-        assert wait_for(lambda: heard == [CoapValve(place="A8")]), "a loop needs its lane"
+        wait_for(lambda: heard == [CoapValve(place="A8")], "a loop needs its lane")
         assert raw.ask(PUT, roadside, cbor2.dumps({77: 1, 2: 5}))[0] == "4.00"
 
 
@@ -75,7 +76,7 @@ def test_pairs_are_published_all_or_none(catalog: Path) -> None:
         root = [segment(path(catalog, Event))]
         assert raw.ask(POST, root, cbor2.dumps([[loop, {5: 1}], [lamp, {5: "dark"}]]))[0] == "4.00"
         assert raw.ask(POST, root, cbor2.dumps([[loop, {5: 1}], [lamp, {5: 2.0}]]))[0] == "2.04"
-        assert wait_for(lambda: heard == [CoapLoop(lane=1), CoapLamp(watts=2.0)])
+        wait_for(lambda: heard == [CoapLoop(lane=1), CoapLamp(watts=2.0)])
 
 
 def test_discovery_lists_what_a_code_divides(catalog: Path) -> None:
@@ -146,7 +147,7 @@ def test_an_observer_by_hand_gets_growing_numbers_and_resets_an_end(catalog: Pat
         hub.publish(CoapLamp(watts=9.0))
         notification = raw.sock.recv(1000)
         raw.send(b"\x70\x00" + notification[2:4])
-        assert wait_for(lambda: not hub.link.interests())  # type: ignore[union-attr]
+        wait_for(lambda: not hub.link.interests())  # type: ignore[union-attr]
 
 
 def test_a_device_that_restarts_is_observed_again(catalog: Path) -> None:
@@ -156,11 +157,11 @@ def test_a_device_that_restarts_is_observed_again(catalog: Path) -> None:
         one = client(port, f"catalog={catalog}")
         one.subscribe(Subscription(CoapLamp), heard)
         device.set(lamp, {5: 2.0})
-        assert wait_for(lambda: len(heard) == 2)
+        wait_for(lambda: len(heard) == 2)
     with Device({lamp: ShortLived({5: 3.0})}, port) as device:
-        assert wait_for(lambda: CoapLamp(watts=3.0) in heard)
+        wait_for(lambda: CoapLamp(watts=3.0) in heard)
         device.set(lamp, {5: 4.0})
-        assert wait_for(lambda: CoapLamp(watts=4.0) in heard)
+        wait_for(lambda: CoapLamp(watts=4.0) in heard)
         assert [event.watts for event in heard] == [1.0, 2.0, 3.0, 4.0]
         one.close()
 
@@ -198,9 +199,9 @@ address = "coap:?listen=127.0.0.1:{port}&catalog={catalog}"
         try:
             with open_bus(f"coap://127.0.0.1:{port}?catalog={catalog}&beat=200ms&ack_timeout=50ms") as bus:
                 bus.subscribe(Subscription(CoapLamp), heard)
-                assert wait_for(lambda: CoapLamp(watts=1.0) in heard)
+                wait_for(lambda: CoapLamp(watts=1.0) in heard)
                 device.set(lamp, {5: 2.0})
-                assert wait_for(lambda: CoapLamp(watts=2.0) in heard)
+                wait_for(lambda: CoapLamp(watts=2.0) in heard)
         finally:
             process.send_signal(signal.SIGINT)
             output, problems = process.communicate(timeout=30)

@@ -8,8 +8,9 @@ from aiocoap import defaults
 
 from genus import Subscription, open_bus
 from genus.errors import BusError
+from tests.waiting import wait_for
 
-from .coap_network import QUICK, CoapLoop, Heard, client, free_port, sums, wait_for
+from .coap_network import QUICK, CoapLoop, Heard, client, free_port, sums
 
 missing = defaults.oscore_missing_modules()
 needs_oscore = pytest.mark.skipif(bool(missing), reason=f"OSCORE needs {', '.join(missing)} (genus[oscore])")
@@ -44,7 +45,7 @@ def test_events_are_protected_both_ways(tmp_path: Path) -> None:
             for lane in range(20):
                 hub.publish(CoapLoop(lane=lane))
                 one.publish(CoapLoop(lane=100 + lane))
-            assert wait_for(lambda: len(up) == 40 and len(down) == 40)
+            wait_for(lambda: len(up) == 40 and len(down) == 40)
             assert [lane for lane in down.lanes() if lane < 100] == list(range(20))
             assert [lane for lane in up.lanes() if lane >= 100] == list(range(100, 120))
         with pytest.raises(BusError, match=r"4\.01 Unauthorized; give credentials=FILE"):

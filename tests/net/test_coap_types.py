@@ -22,6 +22,7 @@ from genus.model import attributes, vector
 from genus.model.types import BoolType, ChoiceType, FloatType, IntType, TextType
 from genus.net._coap import shared_catalog
 from tests.generators import declare
+from tests.waiting import wait_for
 
 from .coap_network import (
     CoapFastLoop,
@@ -33,7 +34,6 @@ from .coap_network import (
     link_of,
     server,
     sums,
-    wait_for,
 )
 from .test_coap_bad_input import GET, POST, URI_QUERY, raw_client, segment
 
@@ -184,7 +184,7 @@ def test_an_event_of_an_unknown_subtype_arrives_whole_at_a_running_subscriber(wa
         for depth in (1, 2):
             sent = newer(depth=depth, speed=2.5, surface=rock_of(newer), place="A8")
             sender.publish(sent)
-        assert wait_for(lambda: len(heard) == 1)
+        wait_for(lambda: len(heard) == 1)
         check_whole(heard[0], sent)
         assert sums(receiver, "rejected", "not read") == 0
 
@@ -198,7 +198,7 @@ def test_two_declarations_that_contradict_each_other_are_refused_and_told_with_t
         (hub if who == "the server" else one).publish(first)
         with pytest.raises(BusError, match=r"CoapOther.*level"):
             two.publish(elsewhere("CoapOther", level="str")(depth=2, level="much"))
-        assert wait_for(lambda: len(heard) == 1)
+        wait_for(lambda: len(heard) == 1)
         assert hub.traffic().link["refused: types that cannot be added to the catalog"] == 1
         assert "level" in link_of(hub).examples()["types that cannot be added to the catalog"].detail
 
@@ -298,11 +298,11 @@ def check_evolution(seed: int, *, is_older_here: bool) -> None:
             start(name)
         for turn in range(3):
             ready = lambda: len(link_of(buses["server"]).interests()) == 1 and link_of(buses["publisher"]).is_connected  # noqa: E731
-            assert wait_for(ready)
+            wait_for(ready)
             for number in range(turn * 5, turn * 5 + 5):
                 sent[number] = made.event(others, number)
                 buses["publisher"].publish(sent[number])
-            assert wait_for(lambda: [event.number for event in heard] == list(sent)), buses["subscriber"].traffic().link
+            wait_for(lambda: [event.number for event in heard] == list(sent))
             if turn < 2:
                 start(made.random.choice(list(open_one)))
     assert all(isinstance(event, own[0]) for event in heard)

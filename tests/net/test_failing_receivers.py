@@ -14,7 +14,8 @@ from genus.net._transport import Sending, Transport
 from genus.net._zenoh_transport import ZenohTransport
 from tests.net.mqtt_servers import KINDS, make_server, running
 from tests.net.recording_receiver import RecordingReceiver
-from tests.net.zenoh_network import free_port, wait_for
+from tests.net.zenoh_network import free_port
+from tests.waiting import wait_for
 
 BAD = b"bad"
 

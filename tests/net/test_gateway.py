@@ -1,7 +1,6 @@
 """Gateways between buses of one process: within it, and on a simulated CAN bus."""
 
 import threading
-import time
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
@@ -13,6 +12,7 @@ from genus import BestEffort, Event, Maybe, Soft, Subscription, UInt8, open_bus,
 from genus.can import World
 from genus.errors import BusError
 from genus.net._gateway.gateway import Gateway, GatewaySide
+from tests.waiting import wait_for
 
 
 class Category(StrEnum):
@@ -31,13 +31,6 @@ class SureLoop(RoadLoop):
 
 class RoadSign(Event):
     text: UInt8
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30) -> bool:
-    ends = time.monotonic() + seconds
-    while not condition() and time.monotonic() < ends:
-        time.sleep(0.005)
-    return condition()
 
 
 # -- within a process --------------------------------------------------------------------------------------------------
@@ -169,16 +162,16 @@ def test_a_doubled_gateway_in_one_process_takes_over() -> None:
         got: list[int] = []
         city.subscribe(Subscription(RoadLoop), lambda event: got.append(event.lane))
         first = Gateway(road, city, name="pair")
-        assert eventually(lambda: first.is_active)
+        wait_for(lambda: first.is_active)
         with Gateway(road, city, name="pair") as second:
             assert not second.is_active
             for lane in range(3):
                 road.publish(RoadLoop(lane=lane))
             first.close()
-            assert eventually(lambda: second.is_active)
+            wait_for(lambda: second.is_active)
             for lane in range(3, 6):
                 road.publish(RoadLoop(lane=lane))
-            assert eventually(lambda: len(got) >= 6)
+            wait_for(lambda: len(got) >= 6)
             assert got == list(range(6))
 
 
@@ -365,7 +358,7 @@ def test_threads_that_publish_and_subscribe_at_once() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        assert eventually(lambda: len(got) >= 600)
+        wait_for(lambda: len(got) >= 600)
         for number in range(3):
             assert [lane for name, lane in got if name == f"p{number}"] == list(range(200))
         side = gateway.status().sides[1]

@@ -13,8 +13,8 @@ from genus.errors import BusError
 from genus.net import Gateway, NetLink
 from genus.net._link import relays
 from tests.net import gateway_kills
-from tests.net.gateway_kills import eventually
 from tests.net.memory_network import MemoryNetwork, MemoryTransport
+from tests.waiting import wait_for
 
 LINKS = ("ipc", "zenoh", "mqtt")
 KILLS = int(os.environ.get("GENUS_KILLS", "18"))
@@ -39,6 +39,7 @@ def test_an_active_gateway_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     check_kills(tmp_path, "mqtt", "ipc", kills=1, seed=1)
 
 
+@pytest.mark.slow
 def test_an_active_gateway_of_a_can_bus_that_is_killed_loses_nothing(tmp_path: Path) -> None:
     """The standby goes on with the numbers of the active gateway, so that what both sent is delivered once."""
     pytest.importorskip("can")
@@ -79,7 +80,7 @@ class Pair:
             lambda event: self.got.append(event.number), on_problem=self.told.append
         )
         self.gateways = [self._gateway() for _ in range(2)]
-        eventually(self._is_first_active, "no gateway is active")
+        wait_for(self._is_first_active, "no gateway is active")
         self.run(5)
         assert not self.gateways[1].is_active
 
@@ -116,7 +117,7 @@ class Pair:
             transport_of(side.bus).close()
             transport_of(side.bus).is_cut_off = True
         first.close()
-        eventually(self._is_first_active, "no gateway takes over")
+        wait_for(self._is_first_active, "no gateway takes over")
 
     def close(self) -> None:
         for gateway in self.gateways:
@@ -136,6 +137,7 @@ def transport_of(bus: Bus) -> MemoryTransport:
     return transport
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("queued", "is_kept_long"), [(0, True), (30, True), (50, True), (120, True), (30, False)])
 def test_what_a_dead_gateway_had_queued_for_a_busy_receiver_is_repeated_or_told(
     monkeypatch: pytest.MonkeyPatch, queued: int, is_kept_long: bool

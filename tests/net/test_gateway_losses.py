@@ -127,6 +127,7 @@ def run_with_full_disk(folder: Path, seed: int) -> Counts:
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, pytest.param(range(3, 60), marks=pytest.mark.slow)])
 def test_with_a_full_disk_a_gateway_goes_on_and_tells_what_it_cannot_keep(tmp_path: Path, seed: int | range) -> None:
     for each in [seed] if isinstance(seed, int) else seed:

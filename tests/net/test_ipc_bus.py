@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -22,6 +21,7 @@ from genus.net._ipc.connections import ipc_folder
 from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sending
 from tests.net.recording_receiver import RecordingReceiver
+from tests.waiting import wait_for
 
 
 class Beep(Event):
@@ -47,13 +47,6 @@ class Film(Event):
 @pytest.fixture(autouse=True)
 def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-
-
-def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def link_of(bus: Bus) -> NetLink:

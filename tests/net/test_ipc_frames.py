@@ -197,6 +197,7 @@ def feed_damaged_streams(count: int) -> None:
     assert lost > 0
 
 
+@pytest.mark.slow
 def test_damaged_frames_are_counted_and_the_others_arrive(bench: Bench) -> None:
     feed_damaged_bodies(bench, 100_000)
 

@@ -17,6 +17,7 @@ from genus.net._ipc.transport import IpcTransport
 from genus.net._transport import Sender, Sending
 from tests.net.ipc_process import Process
 from tests.net.recording_receiver import RecordingReceiver
+from tests.waiting import wait_for
 
 Start = Callable[..., Process]
 
@@ -61,13 +62,6 @@ Opened = Callable[..., tuple[IpcTransport, RecordingReceiver]]
 def publish(sender: Sender, numbers: range, size: int = 40) -> None:
     for number in numbers:
         sender.put(number.to_bytes(8) + bytes(size - 8), b"e" * 25)
-
-
-def wait_for(condition: Callable[[], bool], timeout: float = 60) -> None:
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_slow_receiver_and_a_stopped_one_cost_a_quick_one_nothing(start: Start, opened: Opened) -> None:

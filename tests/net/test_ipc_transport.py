@@ -463,6 +463,7 @@ def test_packets_that_waited_too_long_are_not_sent(open_transport: Open) -> None
     assert told.reasons == {"expired"}
 
 
+@pytest.mark.slow
 def test_very_many_changes_for_one_that_does_not_read_are_replaced_by_the_state(open_transport: Open) -> None:
     held = Held()
     one, _ = open_transport()

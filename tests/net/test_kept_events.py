@@ -1,6 +1,5 @@
 """Last values on any network: which are one value, and who still has one that was replaced or forgotten."""
 
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +13,7 @@ from genus.net._envelope import Arrival, Interest, Origin
 from genus.targets.topics import MQTT, ZENOH
 from tests.net.memory_network import MemoryNetwork
 from tests.net.test_netlink import City, SeaTide, forward_to, link_of
+from tests.waiting import pass_time
 
 
 class Lock(Event):
@@ -190,14 +190,14 @@ def test_last_values_that_were_overtaken_are_counted_as_superseded(town: City) -
     assert (link["superseded"], link["duplicates"]) == (1, 1)
 
 
-def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
+def test_a_last_value_is_not_late_for_who_comes_later(town: City, monkeypatch: pytest.MonkeyPatch) -> None:
     here, there = town.bus(), town.bus()
     link_of(here).measure = lambda: None  # type: ignore[method-assign]
     told: list[Any] = []
     locks = here.channel(Lock, Soft("1ms", "2ms"), keep=True, on_problem=told.append)
     locks.announce()
     locks.publish(Lock(n=1))
-    time.sleep(0.01)
+    pass_time(monkeypatch, 10)
     got: list[Event] = []
     there.collection(Lock).subscribe(got.append, on_problem=told.append)
     for packet in list(town.network.way):
@@ -206,7 +206,7 @@ def test_a_last_value_is_not_late_for_who_comes_later(town: City) -> None:
     assert got == [Lock(n=1)]
     assert told == []
     locks.publish(Lock(n=2))
-    time.sleep(0.01)
+    pass_time(monkeypatch, 10)
     for packet in list(town.network.way):
         town.network.add(packet)
     town.run(1)

@@ -67,6 +67,7 @@ def test_what_is_put_is_handled_in_order_or_counted_as_lost(
     assert overflow != "block" or not mailbox.lost
 
 
+@pytest.mark.slow
 @given(capacity=st.integers(1, 5), steps=STEPS)
 def test_a_reader_that_was_told_to_pause_is_told_once_to_read_on(capacity: int, steps: list[tuple[str, int]]) -> None:
     """Also if the packets of another connection fitted in the meantime."""

@@ -1,13 +1,14 @@
 """`mqtt:` as a bus: queues shared between processes, topics of others, CloudEvents."""
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+
+from tests.waiting import wait_for
 
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 
@@ -49,13 +50,6 @@ def stack() -> Iterator[ExitStack]:
 
 def address(broker: MqttBroker, realm: str, options: str = "") -> str:
     return f"mqtt://127.0.0.1:{broker.port}/{realm}{options}"
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    give_up = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < give_up, "it took too long"
-        time.sleep(0.005)
 
 
 def opened(stack: ExitStack, where: str, count: int) -> list[Bus]:
@@ -102,6 +96,7 @@ def raw(stack: ExitStack, broker: Server, heard: list[tuple[str, bytes, bytes]])
     return made
 
 
+@pytest.mark.slow
 def test_topics_of_others_are_read_and_written_by_a_map(broker: MqttBroker, stack: ExitStack, tmp_path: Path) -> None:
     devices = tmp_path / "devices.toml"
     devices.write_text('topics."zigbee2mqtt/{source}" = "BusClimate"\n')

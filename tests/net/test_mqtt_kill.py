@@ -12,7 +12,8 @@ from genus.errors import NoReceiver
 from genus.net import NetLink
 from tests.net.fault_counts import Counts
 from tests.net.mqtt_process import KillAnswer, KillNumber, KillQuestion, Process
-from tests.net.mqtt_servers import Mosquitto, running, wait_for
+from tests.net.mqtt_servers import Mosquitto, running
+from tests.waiting import wait_for
 
 WINDOW = 20
 """Messages that mosquitto sends before the first is acknowledged."""
@@ -61,6 +62,7 @@ def kill_and_restart(folder: Path, seed: int, count: int, kills: int, seconds: f
     return Counts(count, len(handled.numbers), handled.numbers.total() - count, handled.told, len(told))
 
 
+@pytest.mark.slow
 def test_a_killed_process_gets_what_it_had_not_handled_and_only_what_it_was_handling_twice(tmp_path: Path) -> None:
     assert kill_and_restart(tmp_path, 1, count=300, kills=2, seconds=0.002, with_file=True).doubled <= 2
 
@@ -73,6 +75,7 @@ def test_killed_processes_lose_nothing(tmp_path: Path, seed: int, with_file: boo
     assert counts.doubled <= 8 * (1 if with_file else WINDOW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_sealed", [False, True])
 def test_a_process_that_closes_its_session_while_events_wait_leaves_them_to_the_next(
     tmp_path: Path, is_sealed: bool
@@ -95,6 +98,7 @@ def test_a_process_that_closes_its_session_while_events_wait_leaves_them_to_the_
     assert handled.numbers.total() == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "count"), [(0, 30), pytest.param(1, 100, marks=pytest.mark.slow)])
 def test_after_closes_and_kills_in_any_order_no_token_of_a_dead_one_counts(
     tmp_path: Path, seed: int, count: int

@@ -12,7 +12,8 @@ import pytest
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
 from genus.testing import MqttBroker
-from tests.net.mqtt_servers import KINDS, Listener, Server, make_server, participant, running, wait_for
+from tests.net.mqtt_servers import KINDS, Listener, Server, make_server, participant, running
+from tests.waiting import wait_for
 
 RELIABLE = Sending(reliable=True)
 

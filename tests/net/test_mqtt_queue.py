@@ -1,12 +1,13 @@
 """Queues whose consumers are in several processes: the shared subscriptions of MQTT."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
+
+from tests.waiting import pass_time, wait_for
 
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 
@@ -51,13 +52,6 @@ def opened(stack: ExitStack, broker: MqttBroker, realm: str, count: int) -> list
     return [stack.enter_context(open_bus(where)) for _ in range(count)]
 
 
-def wait_for(condition: Callable[[], object]) -> None:
-    give_up = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < give_up, "it took too long"
-        time.sleep(0.005)
-
-
 def numbers_taken(bus: Bus, **options: Any) -> list[int]:
     """The numbers of the tasks that a consumer on a bus takes."""
     taken: list[int] = []
@@ -93,10 +87,11 @@ def test_a_queue_of_a_kind_gets_events_of_classes_that_are_declared_later(broker
     class Scrub(Event, Chore):
         number: int
 
-    give_up = time.monotonic() + PATIENCE_S
-    while inbox.counters.delivered < 2 and time.monotonic() < give_up:
+    def one_arrives() -> bool:
         publisher.publish(Scrub(number=2))
-        time.sleep(0.05)
+        return inbox.counters.delivered >= 2
+
+    wait_for(one_arrives)
     assert inbox.get(timeout=0) == Scrub(number=2)
 
 
@@ -183,7 +178,9 @@ def test_what_comes_for_a_consumer_that_left_is_counted(broker: MqttBroker, stac
     assert (taken, bus.traffic().link[NOT_TAKEN]) == ([0], 49)
 
 
-def test_consumers_are_told_of_late_events(broker: MqttBroker, stack: ExitStack) -> None:
+def test_consumers_are_told_of_late_events(
+    broker: MqttBroker, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each consumer that gave a handler of problems is, as long as it is there."""
     (publisher,) = opened(stack, broker, "late", 1)
     channel = stack.enter_context(publisher.channel(Task, Soft("1ms", "60s")))
@@ -197,7 +194,7 @@ def test_consumers_are_told_of_late_events(broker: MqttBroker, stack: ExitStack)
     queue.subscribe(print, on_problem=told["gone"].append).cancel()
     for number in range(3):
         channel.publish(Task(number=number))
-    time.sleep(0.01)  # the deadline of those that wait behind the first passes
+    pass_time(monkeypatch, 10)  # the deadline of those that wait behind the first
     is_late.set()
     wait_for(lambda: all(sum(each.count for each in told[name]) >= 2 for name in ("first", "second")))
     assert {each.type for each in told["first"]} == {"Task"}

@@ -1,7 +1,5 @@
 """TLS and mutual TLS, against mosquitto."""
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,38 +10,18 @@ from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import Sending
 from genus.testing import MqttBroker
-from tests.net.mqtt_servers import Listener, Mosquitto, running, wait_for
-
-
-def make_certificate(folder: Path, name: str, ca: str | None = None) -> None:
-    """A key and a certificate of its own, or signed by a certificate authority."""
-    key, signed = folder / f"{name}.key", folder / f"{name}.pem"
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-256",
-        "-nodes",
-        "-days",
-        "2",
-    ]
-    command += ["-keyout", str(key), "-out", str(signed), "-subj", f"/CN={name}"]
-    if ca is not None:
-        command += ["-CA", str(folder / f"{ca}.pem"), "-CAkey", str(folder / f"{ca}.key")]
-        command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
-    subprocess.run(command, check=True, capture_output=True)
+from tests.net.certificates import Authority
+from tests.net.mqtt_servers import Listener, Mosquitto, running
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
     made = tmp_path_factory.mktemp("certificates")
-    for name, ca in (("ca", None), ("server", "ca"), ("client", "ca"), ("stranger", None)):
-        make_certificate(made, name, ca)
+    ca = Authority(made, "ca")
+    for name in ("server", "client"):
+        ca.issue(name)
+    Authority(made, "stranger")
     return made
 
 
@@ -65,6 +43,7 @@ def transport(server: Mosquitto, query: str) -> MqttTransport:
     return MqttTransport(parse_mqtt_address(f"//localhost:{server.port}/city?{query}", tls=True))
 
 
+@pytest.mark.slow
 def test_packets_pass_over_tls(server: tuple[Mosquitto, bool], folder: Path) -> None:
     broker, is_mutual = server
     query = f"ca={folder / 'ca.pem'}"

@@ -13,7 +13,8 @@ from genus.net._mqtt.address import parse_mqtt_address
 from genus.net._mqtt.transport import MqttTransport
 from genus.net._transport import URGENT, Sending
 from genus.testing import MqttBroker
-from tests.net.mqtt_servers import KINDS, Listener, Server, free_port, make_server, participant, running, wait_for
+from tests.net.mqtt_servers import KINDS, Listener, Server, free_port, make_server, participant, running
+from tests.waiting import wait_for
 
 ENVELOPE = bytes(range(25))
 RELIABLE = Sending(reliable=True)

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -132,6 +133,7 @@ def test_what_is_remembered_is_limited_and_old_numbers_are_told_apart_from_copie
     assert all(len(run.marks) <= MAX_MARKS for run in numbers._runs)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(STARTS, st.sampled_from([200, 1000, 4000]), st.sampled_from([2, 3, 7]))
 def test_losses_that_alternate_with_packets_are_counted_at_any_rate(start: int, rate: int, every: int) -> None:

@@ -71,6 +71,7 @@ def test_what_is_wanted_is_subscribed_to_once(dialect: Dialect, seed: int) -> No
     assert transport.patterns == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialect", [ZENOH, MQTT], ids=lambda dialect: dialect.name)
 def test_five_hundred_types_take_a_moment(dialect: Dialect) -> None:
     patterns = Patterns(MemoryNetwork(dialect).transport(), "city", lambda: 0.0)

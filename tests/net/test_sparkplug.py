@@ -391,7 +391,7 @@ def test_types_and_a_mapping_are_made_of_captured_births(tmp_path: Path) -> None
     ]
     (tmp_path / "births.txt").write_text("\n".join(lines))
     files = {name: str(tmp_path / name) for name in ("births.txt", "plant.py", "plant.toml")}
-    options = ("--python", files["plant.py"], "--mapping", files["plant.toml"])
+    options = ("--python", files["plant.py"], "--write-mapping", files["plant.toml"])
     result = run_command("records", "infer", files["births.txt"], *options)
     assert result.returncode == 0, result.stderr
     assert result.stderr.splitlines() == [

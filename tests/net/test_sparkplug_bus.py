@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_for
+
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 pytest.importorskip("google.protobuf", reason="protobuf comes with genus[sparkplug]")
 
 from genus import BestEffort, Event, open_bus
 from genus.bus import Bus
 from genus.net import EventsLost
-from tests.net.mqtt_servers import KINDS, Server, make_server, running, wait_for
+from tests.net.mqtt_servers import KINDS, Server, make_server, running
 
 PATIENCE_S = 30.0
 MAPPING = """

@@ -15,12 +15,14 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import wait_for
+
 pytest.importorskip("mqtt5", reason="mqtt5 comes with genus[mqtt]")
 pytest.importorskip("google.protobuf", reason="protobuf comes with genus[sparkplug]")
 
 from genus import Event, Maybe, open_bus
 from genus.net import EventsLost
-from tests.net.mqtt_servers import Mosquitto, running, wait_for
+from tests.net.mqtt_servers import Mosquitto, running
 
 PATIENCE_S = 30.0
 PEERS = Path(os.environ.get("GENUS_PEERS", Path(__file__).parents[2] / ".venv" / "peers"))

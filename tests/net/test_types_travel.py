@@ -30,9 +30,10 @@ from genus.net._transport import EventsLost, EventsUnread, Sending
 from genus.targets.topics import ZENOH
 from tests.net.evolving_process import Program
 from tests.net.memory_network import MemoryNetwork
-from tests.net.mqtt_servers import Mosquitto, running, wait_for
+from tests.net.mqtt_servers import Mosquitto, running
 from tests.net.recording_receiver import RecordingReceiver
 from tests.net.zenoh_network import free_port
+from tests.waiting import wait_for
 
 # -- the law -----------------------------------------------------------------------------------------------------------
 
@@ -254,6 +255,7 @@ def seeds(quick: int) -> list[Any]:
     return [seed if seed < quick else pytest.param(seed, marks=pytest.mark.slow) for seed in range(20)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1))
 def test_programs_of_any_age_get_all_that_conforms_between_processes(tmp_path: Path, seed: int) -> None:
     run_law(f"ipc:types-{os.getpid()}-{seed}", tmp_path, seed)
@@ -273,6 +275,7 @@ def broker(tmp_path: Path) -> Iterator[int]:
         yield server.port
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", seeds(1))
 def test_programs_of_any_age_get_all_that_conforms_over_mosquitto(broker: int, tmp_path: Path, seed: int) -> None:
     run_law(f"mqtt://127.0.0.1:{broker}/types", tmp_path, seed)
@@ -493,6 +496,7 @@ def test_predicates_name_attributes_that_only_the_wire_knows(reader: Reader, the
     assert by_text == by_class == above
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("types", "event", "what"),
     [
@@ -539,6 +543,7 @@ def test_what_cannot_be_read_is_told_to_the_subscriptions_concerned(
     assert any(thermo.name in reason for reason in reader.link.examples())
 
 
+@pytest.mark.slow
 def test_a_recording_is_read_by_programs_that_never_had_its_types(tmp_path: Path, thermo: Thermo) -> None:
     file = tmp_path / "thermo.genus"
     program = f"""
@@ -602,6 +607,7 @@ def test_types_cross_gateways_that_do_not_have_them(tmp_path: Path) -> None:
     assert problems == []
 
 
+@pytest.mark.slow
 def test_a_contradiction_is_told_on_both_sides(tmp_path: Path) -> None:
     address = f"ipc:clash-{os.getpid()}"
     other = OLDER.replace("value: Maybe[float]", "value: Maybe[str]")
@@ -642,6 +648,7 @@ def test_a_class_that_the_program_declares_later_goes_first(reader: Reader) -> N
     assert [event.moisture for event in got] == ["high"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_statements_of_any_content_do_no_harm(
     reader: Reader, thermo: Thermo, seed: int, caplog: pytest.LogCaptureFixture
@@ -675,6 +682,7 @@ def test_statements_of_any_content_do_no_harm(
     assert sum(count for name, count in counts.items() if name.startswith("rejected: ")) > 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["cloudevents", "cloudevents-binary"])
 def test_cloud_events_of_a_newer_program_are_read_with_all_that_the_two_share(tmp_path: Path, format: str) -> None:
     """Also those with values that the class here cannot read: these are absent, counted, and go on."""

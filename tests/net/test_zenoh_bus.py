@@ -15,10 +15,11 @@ import pytest
 from genus import BestEffort, Bus, Event, open_bus
 from genus.errors import BusError
 from genus.net import EventsLost, NetLink
+from tests.waiting import wait_for
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
-from tests.net.zenoh_network import Process, free_port, router, wait_for
+from tests.net.zenoh_network import Process, free_port, router
 
 
 class ZenohLamp(Event):
@@ -197,6 +198,7 @@ with open_bus(sys.argv[1]) as bus:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_events_of_one_thread_arrive_in_order_whatever_their_types(address: str, seed: int) -> None:
     got: list[int] = []
@@ -313,6 +315,7 @@ while sys.argv[2] == "publishes":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("does", ["ends", "waits", "publishes"])
 def test_a_bus_that_is_not_closed_keeps_no_process_alive(address: str, does: str) -> None:
     """A program ends at its end, or at Ctrl-C, and what it had published is sent."""

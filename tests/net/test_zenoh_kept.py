@@ -5,10 +5,11 @@ import threading
 import pytest
 
 from genus.net._transport import Sending
+from tests.waiting import wait_for
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
-from tests.net.zenoh_network import free_port, participant, put_until, wait_for
+from tests.net.zenoh_network import free_port, participant, put_until
 
 ROOT = "@genus/r/last"
 

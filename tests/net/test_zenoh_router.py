@@ -11,11 +11,12 @@ import pytest
 from genus.errors import BusError
 from genus.net._transport import Sending
 from genus.net._zenoh_transport import ZenohSender
+from tests.waiting import wait_for
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
 from tests.net.certificates import Authority
-from tests.net.zenoh_network import Collector, free_port, participant, put_until, router, wait_for
+from tests.net.zenoh_network import Collector, free_port, participant, put_until, router
 
 TICK_S = 0.004
 

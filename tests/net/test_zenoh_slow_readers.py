@@ -6,10 +6,11 @@ import pytest
 
 from genus.net import _zenoh_transport as transport
 from genus.net._transport import Sending
+from tests.waiting import wait_for
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
-from tests.net.zenoh_network import Collector, free_port, participant, put_until, wait_for
+from tests.net.zenoh_network import Collector, free_port, participant, put_until
 
 COUNT = 3000
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from shutil import which
 from typing import Any
 
 import pytest
@@ -24,7 +23,9 @@ from genus.net import EventsLost, NetLink
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
 from tests.net.fault_counts import Counts
-from tests.net.zenoh_network import Process, free_port, participant, wait_for
+from tests.net.zenoh_network import Process, free_port, participant
+from tests.programs import needs
+from tests.waiting import wait_for
 
 TICK_S = 0.002
 QUICK_LEASE_MS = 400
@@ -107,6 +108,7 @@ for line in sys.stdin:
     if line.startswith("stop"):
         member.stop()
     print(member.state(), flush=True)
+member.stop()
 """
 
 
@@ -136,7 +138,7 @@ class Members:
                 for old, new in zip(before, after, strict=True)
             )
 
-        wait_for(all_get_news, patience_s=75)  # most connect again within 2 s, some only after 20
+        wait_for(all_get_news, seconds=75)  # most connect again within 2 s, some only after 20
 
     def kill(self, member: Process) -> None:
         self.alive.remove(member)
@@ -183,6 +185,7 @@ def members() -> Iterator[Members]:
         found.kill(each)
 
 
+@pytest.mark.slow
 def test_a_receiver_that_pauses_after_the_first_process_has_ended_hears_all_or_is_told(members: Members) -> None:
     for _ in range(3):
         members.add()
@@ -235,7 +238,8 @@ def _connections(pid: int) -> set[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(which("ss") is None or os.geteuid() != 0, reason="only root can cut a connection, with ss -K")
+@needs("ss")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can cut a connection, with ss -K")
 def test_two_processes_whose_connection_is_cut_connect_again(members: Members) -> None:
     """Both still have all other connections, so nothing but the gap shows that one is missing."""
     for _ in range(3):

@@ -11,10 +11,11 @@ import pytest
 from genus.errors import BusError
 from genus.net import _zenoh_session as session
 from genus.net._transport import BULK, NORMAL, SOFT, URGENT, Sending
+from tests.waiting import wait_for
 
 pytest.importorskip("zenoh", reason="zenoh comes with genus[zenoh]")
 
-from tests.net.zenoh_network import Process, free_port, participant, put_until, wait_for
+from tests.net.zenoh_network import Process, free_port, participant, put_until
 
 MEMBER = """
 import sys
@@ -124,7 +125,7 @@ def test_a_crash_is_seen_by_the_token(address: str, members: list[Process]) -> N
         wait_for(lambda: at_a.tokens.get("@genus/r/here/other"))
         members.remove(other)
         other.kill()
-        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=5)
+        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, seconds=5)
 
 
 @pytest.mark.slow
@@ -134,7 +135,7 @@ def test_a_silent_process_is_gone_after_the_lease_and_comes_back(address: str, m
         members.append(Process(MEMBER, address, "other"))
         wait_for(lambda: at_a.tokens.get("@genus/r/here/other"))
         members[0].signal(signal.SIGSTOP)
-        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, patience_s=10)
+        wait_for(lambda: at_a.tokens == {"@genus/r/here/other": False}, seconds=10)
         members[0].signal(signal.SIGCONT)
         wait_for(lambda: at_a.tokens == {"@genus/r/here/other": True})
 

@@ -7,13 +7,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from genus.net._addresses import parse_zenoh_address
 from genus.net._zenoh_transport import ZenohSender, ZenohTransport
+from tests.waiting import wait_for
 
 PATIENCE_S = 20.0
 
@@ -47,13 +47,6 @@ class Collector:
 
     def numbers(self) -> list[int]:
         return [int(payload) for payload in self.payloads]
-
-
-def wait_for(condition: Callable[[], Any], what: str = "", patience_s: float = PATIENCE_S) -> None:
-    give_up = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < give_up, what or "it took too long"
-        time.sleep(0.005)
 
 
 def put_until(senders: ZenohSender | list[ZenohSender], condition: Callable[[], Any], payload: bytes = b"-1") -> None:

@@ -145,6 +145,7 @@ def single_value(value: Any, type_: AttributeType, form: ValueFormat) -> tuple[s
     return "kept", repr(found)
 
 
+@pytest.mark.slow
 @examples(3000)
 @given(VALUES, st.sampled_from(sorted(set(ATTRIBUTES) - {"ratio"})), FORMS)
 def test_a_value_is_read_as_a_column_of_it_is(value: Any, name: str, form: ValueFormat) -> None:
@@ -289,6 +290,7 @@ EXTRA = st.one_of(st.just({}), st.fixed_dictionaries({}, optional=OPTIONAL), OBJ
 RECORDS = st.one_of(OBJECTS, *[st.builds(lambda good, extra: {**good, **extra}, st.sampled_from(GOOD), EXTRA)] * 4)
 
 
+@pytest.mark.slow
 @examples(1500)
 @given(RECORDS, st.sampled_from(MAPPINGS))
 def test_a_record_is_read_as_the_lake_reads_it(
@@ -407,6 +409,7 @@ def typed_tables(draw: st.DrawFn) -> pa.Table:
     return pa.concat_tables([pa.table(made)] * draw(st.sampled_from([1, 1, 20])))
 
 
+@pytest.mark.slow
 @examples(400)
 @given(typed_tables(), st.sampled_from(MAPPINGS))
 def test_rows_of_values_are_read_as_records_of_values(

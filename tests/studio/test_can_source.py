@@ -17,6 +17,7 @@ from genus.studio._can_source import CanSource
 from genus.studio._source import EventSource, TimelineSource
 from genus.studio.types import ChannelRow, NodeRow, SourceRow
 from tests.can.test_foreign import CAR
+from tests.waiting import wait_for
 
 TYPES = """
 from genus import Event, UInt32
@@ -37,13 +38,6 @@ class Horn(Event):
 
 class Beam(Event):
     number: UInt32
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 60) -> bool:
-    ends = time.monotonic() + seconds
-    while not condition() and time.monotonic() < ends:
-        time.sleep(0.005)
-    return condition()
 
 
 @pytest.fixture
@@ -105,8 +99,8 @@ def test_channels_nodes_and_events_of_a_bus(virtual: Callable[..., str], catalog
         buoys.announce()
         for number in range(50):
             buoys.publish(Buoy(number=number))
-        assert eventually(lambda: len(seen.events) == 50)
-        assert eventually(lambda: seen.channels().get("c|Buoy|5") is not None and seen.row().events == 50)
+        wait_for(lambda: len(seen.events) == 50)
+        wait_for(lambda: seen.channels().get("c|Buoy|5") is not None and seen.row().events == 50)
         channel = seen.channels()["c|Buoy|5"]
         assert (channel.type, channel.publisher, channel.qos, channel.events) == ("Buoy", "node 5", "soft", 50)
         assert (channel.missed, channel.expired, channel.lost) == (0, 0, 0)
@@ -114,24 +108,24 @@ def test_channels_nodes_and_events_of_a_bus(virtual: Callable[..., str], catalog
         at_ns, event, publisher = seen.events[-1]
         assert (event, publisher) == (Buoy(number=49), "node 5")
         assert abs(at_ns / 1e9 - time.time()) < 60
-        assert eventually(lambda: seen.nodes()["c|5"].uid != "")
+        wait_for(lambda: seen.nodes()["c|5"].uid != "")
         node = seen.nodes()["c|5"]
         assert (node.number, node.state, node.is_well) == (5, "up", True)
         assert node.heard_ms is not None
         row = seen.row()
         assert (row.kind, row.state, row.lost, row.nodes, row.has_timeline) == ("can", "live", 0, 1, True)
         assert seen.source.counts() == {"Buoy": 50}
-        assert eventually(lambda: bool(seen.channels()["c|Buoy|5"].rates))
+        wait_for(lambda: bool(seen.channels()["c|Buoy|5"].rates))
         seen.end()
         buoys.publish(Buoy(number=50))
-        assert eventually(lambda: seen.row().events == 51)
+        wait_for(lambda: seen.row().events == 51)
         assert len(seen.events) == 50
 
 
 def test_nothing_is_sent_by_looking(virtual: Callable[..., str], listener: can.BusABC) -> None:
     with Seen(CanSource(virtual(), name="c")) as seen:
         listener.send(can.Message(arbitration_id=0x123, data=b"x", is_extended_id=False))
-        assert eventually(lambda: "c|0x123|0" in seen.channels())
+        wait_for(lambda: "c|0x123|0" in seen.channels())
         seen.source.timeline(None, 20_000)
         assert listener.recv(0) is None
     assert listener.recv(0) is None
@@ -143,7 +137,7 @@ def test_the_timeline_has_the_last_frames(virtual: Callable[..., str]) -> None:
         channel.announce()
         for volume in range(10):
             channel.publish(Horn(volume=volume))
-        assert eventually(lambda: len(seen.events) == 10)
+        wait_for(lambda: len(seen.events) == 10)
         found = seen.source.timeline(None, 10_000_000)
         horns = [frame for frame in found.frames if frame.channel == "Horn"]
         assert len(horns) == 10
@@ -189,7 +183,7 @@ def test_the_plan_of_the_address_gives_slots_names_and_bounds(virtual: Callable[
             beams.publish(Beam(number=1))
             return len(seen.events) >= 2
 
-        assert eventually(is_seen_after_another)
+        wait_for(is_seen_after_another)
         found = seen.source.timeline(None, 1_000_000)
         assert 9 <= len(found.slots) <= 11
         assert {slot.channel for slot in found.slots} == {"Beam"}
@@ -210,7 +204,7 @@ def test_frames_of_other_makers_are_channels_and_events(
     with Seen(CanSource(virtual(database=tmp_path / "Car.dbc", catalog=None), name="c")) as seen:
         listener.send(can.Message(arbitration_id=256, data=bytes([44, 1, 0, 0]), is_extended_id=False))
         listener.send(can.Message(arbitration_id=256, data=b"", is_extended_id=False))
-        assert eventually(lambda: seen.row().lost == 1 and len(seen.events) == 1)
+        wait_for(lambda: seen.row().lost == 1 and len(seen.events) == 1)
         _, event, publisher = seen.events[0]
         assert (event.speed, publisher) == (3.0, None)  # type: ignore[attr-defined]
         assert event.time is not None
@@ -229,7 +223,7 @@ def test_without_a_catalog_channels_have_numbers(virtual: Callable[..., str]) ->
         horn = station.channel(Horn, BestEffort())
         horn.announce()
         horn.publish(Horn(volume=1))
-        assert eventually(lambda: any(row.type.startswith("#") for row in seen.channels().values()))
+        wait_for(lambda: any(row.type.startswith("#") for row in seen.channels().values()))
         assert seen.row().note == "events are not decoded without a catalog"
         assert seen.events == []
 
@@ -246,17 +240,17 @@ def test_a_catalog_that_grows_is_read_again(virtual: Callable[..., str], tmp_pat
             seen.row()
             return "Horn" in {name_of(cls) for cls in seen.source.types()}
 
-        assert eventually(knows_horn)
+        wait_for(knows_horn)
         growing.write_text("damaged")
-        assert eventually(lambda: "cannot be read again" in seen.row().note)
+        wait_for(lambda: "cannot be read again" in seen.row().note)
 
 
 def test_a_node_that_is_silent_is_down(virtual: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("genus.studio._can_source.SILENT_NS", 300_000_000)
     with Seen(CanSource(virtual(), name="c")) as seen:
         with open_bus(virtual(number=5)):
-            assert eventually(lambda: "c|5" in seen.nodes())
-        assert eventually(lambda: seen.nodes()["c|5"].state == "down")
+            wait_for(lambda: "c|5" in seen.nodes())
+        wait_for(lambda: seen.nodes()["c|5"].state == "down")
         assert not seen.nodes()["c|5"].is_well
         assert seen.row().nodes == 0
 
@@ -266,7 +260,7 @@ def test_the_broker_is_a_node(virtual: Callable[..., str], catalog: Path, tmp_pa
         Seen(CanSource(virtual(), name="c")) as seen,
         open_broker(virtual(catalog=None, synchronised=None), catalog, tmp_path / "tables.json"),
     ):
-        assert eventually(lambda: "c|127" in seen.nodes())
+        wait_for(lambda: "c|127" in seen.nodes())
         assert (seen.nodes()["c|127"].name, seen.nodes()["c|127"].role) == ("broker", "broker")
 
 
@@ -279,7 +273,7 @@ def test_between_processes_interfaces_work_too(catalog: Path) -> None:
         buoys = station.channel(Buoy, Soft(deadline="1s"))
         buoys.announce()
         buoys.publish(Buoy(number=1))
-        assert eventually(lambda: [event for _, event, _ in seen.events] == [Buoy(number=1)])
+        wait_for(lambda: [event for _, event, _ in seen.events] == [Buoy(number=1)])
 
 
 def test_what_cannot_be_opened_is_refused(tmp_path: Path) -> None:

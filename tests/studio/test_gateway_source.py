@@ -99,6 +99,7 @@ def test_the_buses_and_types_of_the_sides_are_known() -> None:
             assert source.counts() == {}
 
 
+@pytest.mark.slow
 def test_an_event_that_crosses_to_several_sides_counts_once() -> None:
     clock = Hands()
     with open_bus() as road, open_bus() as city, open_bus() as land, Gateway(road, city, land) as gateway:

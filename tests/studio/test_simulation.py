@@ -39,6 +39,7 @@ from genus.studio.types import (
     TimedSource,
     TimelineSource,
 )
+from tests.waiting import wait_for
 
 SECOND = 1_000_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -248,21 +249,12 @@ def test_one_that_was_paused_is_not_made_again() -> None:
 # -- in its thread -----------------------------------------------------------------------------------------------------
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        pause.wait(0.005)
-    raise AssertionError("it did not happen within ten seconds")
-
-
 def test_an_error_of_the_simulation_is_told_and_ends_it() -> None:
     system = Idle(Clock())
     system.problem = GenusError("the bridge is down")
     simulation = Simulation(system)
     simulation.open()
-    wait_until(lambda: system.is_closed)
+    wait_for(lambda: system.is_closed)
     assert (simulation.state, simulation.note) == ("failed", "the bridge is down")
     simulation.close()
 
@@ -281,12 +273,12 @@ def test_one_that_failed_is_made_again_by_play() -> None:
 
     simulation = Simulation(system, make=make)
     simulation.open()
-    wait_until(lambda: simulation.note == "the bridge is down")
+    wait_for(lambda: simulation.note == "the bridge is down")
     simulation.play()
-    wait_until(lambda: simulation.note == "there is no steel")
+    wait_for(lambda: simulation.note == "there is no steel")
     assert simulation.state == "failed"
     simulation.play()
-    wait_until(lambda: len(again.steps) > 3)
+    wait_for(lambda: len(again.steps) > 3)
     assert (simulation.state, simulation.note) == ("playing", "")
     simulation.close()
     assert again.is_closed
@@ -308,7 +300,7 @@ def test_closing_ends_the_thread_and_the_system() -> None:
     system = Idle(Clock())
     simulation = Simulation(system)
     simulation.open()
-    wait_until(lambda: len(system.steps) > 3)
+    wait_for(lambda: len(system.steps) > 3)
     simulation.close()
     assert system.is_closed
     steps = len(system.steps)
@@ -321,7 +313,7 @@ def test_a_paused_simulation_is_closed_at_once() -> None:
     system = Idle(Clock())
     simulation = Simulation(system)
     simulation.open()
-    wait_until(lambda: simulation.note == "")
+    wait_for(lambda: simulation.note == "")
     simulation.pause()
     simulation.close()
     assert system.is_closed
@@ -346,7 +338,7 @@ def test_a_system_file_runs(system_file: Path) -> None:
         assert isinstance(source, TimelineSource)
         source.tap(lambda _, event, __: seen.append(event))
         source.set_speed(20)
-        wait_until(lambda: sum(source.counts().values()) > 50)
+        wait_for(lambda: sum(source.counts().values()) > 50)
         source.pause()
         row = source.rows(["sources"])["sources"]["harbour"]
         assert isinstance(row, SourceRow)
@@ -376,7 +368,7 @@ def test_nothing_is_lost_or_made_up_when_it_is_sampled_while_it_runs(system_file
         return source.counts()["Tide"] > 300
 
     try:
-        wait_until(has_enough)
+        wait_for(has_enough)
     finally:
         source.close()
     (result,) = source.world.outcome().channels
@@ -392,20 +384,20 @@ def test_a_system_file_that_has_ended_is_played_again(system_file: Path) -> None
     seen: list[Event] = []
     try:
         end = source.tap(lambda _, event, __: seen.append(event))
-        wait_until(lambda: source.simulation.state == "ended")
+        wait_for(lambda: source.simulation.state == "ended")
         first, types, world = [str(event) for event in seen], list(source.types()), source.world
         assert len(first) > 10
         assert source.counts()["Tide"] == len(first)
         seen.clear()
         source.play()
-        wait_until(lambda: source.simulation.state == "ended")
+        wait_for(lambda: source.simulation.state == "ended")
         assert [str(event) for event in seen] == first
         assert list(source.types()) == types
         assert {type(event) for event in seen} == set(types)
         assert (source.counts()["Tide"], world.is_closed) == (len(first), True)
         end()
         source.play()
-        wait_until(lambda: source.simulation.state == "ended")
+        wait_for(lambda: source.simulation.state == "ended")
         assert len(seen) == len(first), "a tap that was ended hears nothing"
     finally:
         source.close()
@@ -512,7 +504,7 @@ def test_packages_add_simulations_with_worlds_and_buses(monkeypatch: pytest.Monk
         assert isinstance(ground, PlayedSource)
         assert isinstance(ground, EventSource)
         ground.tap(lambda at, _, __: times.append(at))
-        wait_until(lambda: sky.counts().get("Rain", 0) > 5 and len(times) > 5)
+        wait_for(lambda: sky.counts().get("Rain", 0) > 5 and len(times) > 5)
         ground.pause()
         rows = [source.rows(["sources"])["sources"][source.name] for source in (sky, ground)]
         assert [row.state for row in rows if isinstance(row, SourceRow)] == ["paused", "paused"]
@@ -584,6 +576,7 @@ def test_a_bus_is_measured_in_the_time_of_the_simulation(looked: Looked) -> None
     assert looked.channel(looked.ground).jitter_ms < 5, "no interval is as long as the time without a tap"  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1, 20, 100])
 def test_all_rates_are_of_the_time_of_the_simulation(looked: Looked, speed: float) -> None:
     """It rains a hundred times a second; the ground hears once a step, which is of 20 ms or at most 50 ms."""

@@ -47,6 +47,7 @@ def axis_of(page: "Page", starts: list[float], length: float, instants: list[flo
 spans = st.lists(st.tuples(st.floats(0, 99_000), st.floats(1, 900) | st.floats(1, 40_000)), min_size=1, max_size=30)
 
 
+@pytest.mark.slow
 @LONG
 @given(spans, st.floats(1, 900))
 def test_a_shortened_time_keeps_the_order_and_shortens_no_frame(

@@ -98,6 +98,7 @@ def test_planned_channels_are_shown_before_something_is_published(crossing: Prep
         assert rows["emergency"].qos.startswith("soft:")
 
 
+@pytest.mark.slow
 def test_the_channels_of_a_node_that_was_closed_are_nobodys_once_nothing_comes(crossing: PreparedSystem) -> None:
     """Another node may send in its place, so they are not while events come."""
     with ScenarioRun(Scenario(prepared=crossing, duration=20)) as fresh:
@@ -116,6 +117,7 @@ def test_the_channels_of_a_node_that_was_closed_are_nobodys_once_nothing_comes(c
         assert nobodys(2) == {"tram"}
 
 
+@pytest.mark.slow
 def test_rates_are_of_virtual_time(crossing: PreparedSystem) -> None:
     """However quickly it runs: a channel with an event every 10 ms has a hundred a second."""
     with ScenarioRun(Scenario(prepared=crossing, duration=5)) as fresh:
@@ -220,6 +222,7 @@ def test_without_a_start_the_timeline_ends_now(run: ScenarioRun) -> None:
     assert found.frames == [each for each in whole(run).frames if each.end_us > found.start_us]
 
 
+@pytest.mark.slow
 def test_hard_frames_lie_in_slots_and_have_their_deadlines(run: ScenarioRun) -> None:
     timeline = whole(run)
     hard = [frame for frame in timeline.frames if frame.kind == "hard" and frame.ok]
@@ -287,6 +290,7 @@ def run_with(crossing: PreparedSystem, *, is_seen: bool) -> tuple[Outcome, set[i
         return made.outcome(), lost
 
 
+@pytest.mark.slow
 def test_a_world_that_is_looked_at_all_the_time_has_the_same_outcome(crossing: PreparedSystem) -> None:
     """And no loss is shown that was none, though events are on their way whenever one looks."""
     seen, lost = run_with(crossing, is_seen=True)

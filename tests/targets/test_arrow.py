@@ -26,6 +26,7 @@ from tests.examples import examples
 pa = pytest.importorskip("pyarrow", reason="the arrow target needs the extra genus[arrow]")
 
 from genus.targets import arrow  # noqa: E402
+from genus.targets._arrow_values import constant, constants  # noqa: E402
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -409,6 +410,45 @@ def test_a_dictionary_of_types_is_tested_once_per_name() -> None:
     batch = arrow.to_batch([Sample(), Loud(), Bright(), Loud()])
     encoded = batch.set_column(0, "_type", batch["_type"].dictionary_encode())
     assert answers(Subscription(Loud), encoded) == [False, True, False, True]
+
+
+@pytest.mark.parametrize("codes", [[0], [2], [0, 1], [1, 2], [0, 2], [1, 3], []])
+def test_a_dictionary_of_types_may_have_any_of_them(codes: list[int]) -> None:
+    """Also where those that match are next to each other in the dictionary, or there are none; no index is no type."""
+    known = [Loud, Bright]
+    dictionary = [name_of(known.pop()) if code in codes and known else f"Unheard{code}" for code in range(4)]
+    indices = pa.array([0, 1, 2, 3, None, 2, 1], pa.int8())
+    batch = pa.record_batch({"_type": pa.DictionaryArray.from_arrays(indices, pa.array(dictionary))})
+    matching = {code for code, name in enumerate(dictionary) if not name.startswith("Unheard")}
+    expected = [code in matching for code in (0, 1, 2, 3, None, 2, 1)]
+    assert answers(Subscription(Audible), batch) == expected
+
+
+def test_a_dictionary_of_types_of_which_all_match_has_every_row_with_an_index() -> None:
+    names = pa.array([name_of(Loud), name_of(Bright), name_of(Chime)])
+    batch = pa.record_batch({"_type": pa.DictionaryArray.from_arrays(pa.array([2, None, 0, 1], pa.int32()), names)})
+    assert answers(Subscription(Audible), batch) == [True, False, True, True]
+    assert answers(Subscription(Loud), batch) == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([True, False], pa.bool_()),
+        (["a", "", "é"], pa.string()),
+        ([b"a", b"", b"\xff"], pa.binary()),
+        ([-1, 2**31 - 1], pa.int32()),
+        ([-1, 2**63 - 1], pa.int64()),
+        ([0.5, math.inf], pa.float64()),
+        ([19_000], pa.date32()),
+        ([], pa.string()),
+    ],
+    ids=str,
+)
+def test_constants_are_those_of_pyarrow(values: list[Any], type_: Any) -> None:
+    assert constants(values, type_).equals(pa.array(values, type_))
+    assert [constant(value, type_) for value in values] == [pa.scalar(value, type_) for value in values]
+    assert constant(None, type_).equals(pa.scalar(None, type_))
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

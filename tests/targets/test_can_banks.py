@@ -69,6 +69,7 @@ def test_covering_and_joining_are_those_of_sets(one: Pair, other: Pair) -> None:
     assert (tags([joined]) == tags([one, other])) or not one.is_adjacent(other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_every_number_of_banks_accepts_all_that_is_needed(seed: int) -> None:
     world = World(seed, wanted=(1, 25))

@@ -160,6 +160,74 @@ def test_a_query_that_cannot_be_read_has_a_reason(catalog: Catalog, query: list[
     assert found.startswith(reason)
 
 
+def test_as_many_parts_as_are_allowed_are_all_tested(catalog: Catalog) -> None:
+    code = catalog.code(CoapCounter)
+    asked = read_query(code, [f"w=lane > {bound}" for bound in range(64)], catalog)
+    assert not isinstance(asked, str)
+    assert [asked.accepts(code, 0, CoapCounter(lane=lane)) for lane in (63, 64)] == [False, True]
+
+
+def test_a_query_tests_the_code_and_each_bit_and_each_text(catalog: Catalog) -> None:
+    counter, radar = catalog.code(CoapCounter), catalog.code(CoapRadar)
+    event = CoapCounter(lane=3)
+
+    def passes(*query: str, code: int = counter, tag: int = 0b1010) -> bool:
+        asked = read_query(counter, query, catalog)
+        assert not isinstance(asked, str), asked
+        return asked.accepts(code, tag, event)
+
+    assert passes()
+    assert [passes(code=code) for code in (radar, counter + 1)] == [True, False]
+    assert [passes("x", code=code) for code in (counter, radar)] == [True, False]
+    assert [passes(f"h={mask}") for mask in ("a", "2", "6", "1")] == [True, True, False, False]
+    assert [passes(f"l={mask}") for mask in ("5", "1", "6", "a")] == [True, True, False, False]
+    assert [passes("h=2", "l=4", f"w=lane > {bound}") for bound in (2, 3)] == [True, False]
+    assert [passes("w=lane > 2", f"w=lane < {bound}") for bound in (4, 3)] == [True, False]
+
+
+def test_a_value_of_another_type_is_left_to_the_receiver(catalog: Catalog) -> None:
+    """The server passes what it cannot test."""
+    asked = read_query(catalog.code(CoapCounter), ["w=lane > 2"], catalog)
+    assert not isinstance(asked, str)
+    assert asked.accepts(catalog.code(CoapCounter), 0, CoapCounter(lane="three"))  # type: ignore[arg-type]
+
+
+def test_a_filter_accepts_codes_that_it_divides_with_its_bits(catalog: Catalog) -> None:
+    counter, radar = catalog.code(CoapCounter), catalog.code(CoapRadar)
+    made = compile(Subscription(CoapCounter, has="place", lacks="time"), catalog)
+    assert (made.has, made.lacks) == (4, 1)
+    assert [made.accepts(counter, tag) for tag in (4, 0b1100, 0, 5, 1)] == [True, True, False, False, False]
+    exact = compile(Subscription(CoapCounter, exact=True), catalog)
+    assert [exact.accepts(code, 0) for code in (counter, radar)] == [True, False]
+
+
+def test_explain_has_the_request_and_what_is_left_to_the_receiver(catalog: Catalog) -> None:
+    asked = Subscription(CoapCounter, exact=True, has="place", where=this.lane > 1)
+    code = catalog.code(CoapCounter)
+    path = encode_path_segment(code)
+    assert compile(asked, catalog).explain() == (
+        "coap: exact CoapCounter has place where lane > 1\n"
+        f"  GET /{path}?x&h=24&w=lane > 1, Observe\n"
+        f"  type: code {code} exactly\n"
+        "  residual: nothing"
+    )
+    assert compile(asked, catalog, "type").explain() == (
+        "coap: exact CoapCounter has place where lane > 1\n"
+        f"  GET /{path}, Observe\n"
+        f"  type: code {code}, and all that it divides\n"
+        "  residual: exact CoapCounter has place where lane > 1"
+    )
+
+
+def test_parts_beyond_those_of_a_query_are_left_to_the_receiver(catalog: Catalog) -> None:
+    where = " and ".join(f"lane != {number}" for number in range(70))
+    made = compile(Subscription(CoapCounter, where=where), catalog)
+    assert made.residual is not None
+    assert str(made.residual) == "CoapCounter where " + " and ".join(f"lane != {n}" for n in range(len(made.where), 70))
+    assert len(made.where) == 61
+    assert not isinstance(read_query(made.code or 0, made.query, catalog), str)
+
+
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 60))])
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_random_systems_of_types(seed: int) -> None:

@@ -4,7 +4,7 @@ import importlib
 import math
 import random
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from enum import Enum
 from typing import Any
@@ -303,6 +303,40 @@ def test_a_removed_subscription_matches_no_more_and_its_handle_is_given_again() 
     assert 1 in index.match(Weather(speed=2))
 
 
+def sirens(*lows: float) -> list[Subscription]:
+    return [Subscription(Siren, where=this.tone.between(low, low + 0.5)) for low in lows]
+
+
+def test_a_full_segment_gets_new_subscriptions_again_when_one_of_its_own_was_removed(eager: None) -> None:
+    index = SubscriptionIndex(sirens(*range(64)))
+    store = next(iter(index._families))._ranges
+    assert [(segment.used, segment.has_room) for segment in store.segments] == [(64, False)]
+    index.remove(7)
+    (handle,) = index.add_all(sirens(100))
+    assert handle == 7
+    assert len(store.segments) == 1
+    assert index.match(Siren(tone=100.25)).tolist() == [7]
+    assert index.match(Siren(tone=7.25)).tolist() == []
+    index.add_all(sirens(200, 201))
+    assert [segment.used for segment in store.segments] == [64, 2]
+    assert index.match(Siren(tone=201.0)).tolist() == [65]
+
+
+def test_what_a_shape_has_seen_of_a_segment_stays_true_however_much_has_changed(eager: None) -> None:
+    """The log of changes does not grow for ever: then what shapes have seen is forgotten."""
+    index = SubscriptionIndex(sirens(*range(50)))
+    (segment,) = next(iter(index._families))._ranges.segments
+    for turn in range(2_300):
+        index.remove(turn % 50)
+        (handle,) = index.add_all(sirens(turn % 50 + (100 if turn >= 2_250 else 0)))
+        assert handle == turn % 50
+        if turn % 500 == 0 or turn > 2_290:
+            wanted = turn % 50 + (100.25 if turn >= 2_250 else 0.25)
+            assert index.match(Siren(tone=wanted)).tolist() == [handle]
+    assert len(segment._changed) <= segment.room + 4_096 + 2
+    assert [index.count(Siren(tone=low + 0.25)) for low in (0, 49, 100, 149, 150)] == [0, 0, 1, 1, 0]
+
+
 def test_removing_what_is_not_there_is_refused() -> None:
     index = SubscriptionIndex([Subscription(Event)])
     index.remove(0)
@@ -378,10 +412,11 @@ def test_many_texts_are_distinguished_and_dropped_when_unused(eager: None) -> No
     assert "label: 10 keys" in index.explain()
 
 
-def test_ranges_from_arrays_mean_what_they_say() -> None:
+@pytest.mark.parametrize("count", [60, pytest.param(2_000, marks=pytest.mark.slow)])
+def test_ranges_from_arrays_mean_what_they_say(count: int) -> None:
     rng = np.random.default_rng(3)
-    low = np.where(rng.random((2_000, 2)) < 0.3, np.nan, rng.choice(FLOATS, (2_000, 2)))
-    high = np.where(rng.random((2_000, 2)) < 0.3, np.nan, rng.choice(FLOATS, (2_000, 2)))
+    low = np.where(rng.random((count, 2)) < 0.3, np.nan, rng.choice(FLOATS, (count, 2)))
+    high = np.where(rng.random((count, 2)) < 0.3, np.nan, rng.choice(FLOATS, (count, 2)))
     index = SubscriptionIndex([Subscription(Vehicle)])
     handles = index.add_ranges(Vehicle, ["speed", "heading"], low, high)
     known = {0: Subscription(Vehicle)} | {handle: index.subscription(handle) for handle in handles.tolist()}
@@ -392,6 +427,43 @@ def test_ranges_from_arrays_mean_what_they_say() -> None:
         passed = untested | ((np.isnan(low) | (low <= given)) & (np.isnan(high) | (given <= high)) & ~np.isnan(given))
         expected = [0, *handles[passed.all(axis=1)].tolist()]
         assert index.match(event).tolist() == expected == matching(known, event)
+
+
+def test_a_range_is_a_subscription_with_its_bounds() -> None:
+    """NaN is no bound; infinity as a lower bound leaves out what is not a number."""
+    low = np.array([[0.5, math.nan], [math.nan, -math.inf], [math.nan, math.nan], [-math.inf, 1.0]])
+    high = np.array([[math.nan, 2.0], [math.inf, math.nan], [math.nan, math.nan], [math.inf, 1.0]])
+    index = SubscriptionIndex()
+    handles = index.add_ranges(Vehicle, ["speed", "heading"], low, high)
+    assert [str(index.subscription(handle)) for handle in handles.tolist()] == [
+        "Vehicle where speed >= 0.5 and heading <= 2.0",
+        "Vehicle where speed >= -inf and heading >= -inf",
+        "Vehicle",
+        "Vehicle where speed >= -inf and heading >= 1.0 and heading <= 1.0",
+    ]
+    index.remove(1)
+    with pytest.raises(KeyError, match="no subscription has the handle 1"):
+        index.subscription(1)
+    assert index.match(Vehicle(speed=0.5, lane=1, heading=1.0)).tolist() == [0, 2, 3]
+    assert index.match(Vehicle(speed=math.nan, lane=1, heading=1.0)).tolist() == [2]
+
+
+def test_the_memory_of_an_index_is_that_of_its_arrays() -> None:
+    """Of 64,000 ranges: bitmaps of a row of bits per bucket, and the bounds of each interval."""
+    index = SubscriptionIndex()
+    assert index.nbytes == 0
+    low = np.random.default_rng(5).random((64_000, 1))
+    index.add_ranges(Siren, ["tone"], low, low + 0.5)
+    (segment,) = next(iter(index._families))._ranges.segments
+    parts = segment.nbytes
+    assert parts["bitmaps"] == sum(one.matrix[:, : 64_000 // 64].nbytes for one in segment._bitmaps.values())
+    assert parts["ranges"] == 64_000 * (4 + 2 + 2 * 8)
+    assert parts["subscriptions"] == 64_000 * 19
+    assert parts["shapes"] == 64_000 // 8
+    assert index.nbytes == sum(parts.values()) + 2 * 8 * 64_000
+    index.match(Siren(tone=0.5))
+    assert segment.nbytes["shapes"] == 2 * 64_000 // 8, "what an event with these attributes can match"
+    assert f"bitmaps {parts['bitmaps'] / 1e6:.1f} MB, ranges 1.4 MB, subscriptions 1.2 MB" in index.explain()
 
 
 def test_many_ranges_at_once_have_as_many_buckets_as_ranges_one_by_one() -> None:
@@ -422,9 +494,13 @@ def test_an_empty_index_matches_nothing() -> None:
 @pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
 def test_more_shapes_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(family_index, "MAX_SHAPES", 2)
+    monkeypatch.setattr(segments, "SMALL", 0)
     rng = random.Random(5)
     subscriptions = [random_subscription(rng) for _ in range(600)]
-    check(SubscriptionIndex(subscriptions), dict(enumerate(subscriptions)), [random_event(rng) for _ in range(30)])
+    index = SubscriptionIndex(subscriptions)
+    check(index, dict(enumerate(subscriptions)), [random_event(rng) for _ in range(30)])
+    seen = [len(one._views) for family in index._families for one in family._ranges.segments]
+    assert max(seen) == 2, "what a forgotten shape has seen of a segment is dropped"
 
 
 def test_explain_says_what_is_indexed_and_what_it_takes() -> None:
@@ -460,3 +536,79 @@ def test_explain_says_of_one_subscription_what_is_looked_up_and_what_is_evaluate
     assert index.explain(0).endswith("  attributes: any\n  contents: any")
     with pytest.raises(KeyError, match="no subscription has the handle 2"):
         index.explain(2)
+
+
+# -- forms: what is computed for all constants at once ----------------------------------------------------------------
+
+WIDE = [-(2**63), -(2**62), -1, 0, 3, 2**63 - 1]
+NARROW = [-math.inf, -1.5, 0.0, 0.1, 1e300]
+LETTERS = ["", "a", "ab", "b"]
+FORMS = [
+    *((f"lane {op} {{a}} > {{b}}", WIDE) for op in ("+", "-", "*", "//", "%")),
+    *((f"{{a}} {op} axles <= {{b}}", WIDE) for op in ("+", "-", "*", "//", "%")),
+    ("-(lane - {a}) < {b}", WIDE),
+    ("-(lane // {a}) != {b}", WIDE),
+    ("abs({a} - lane) >= {b}", WIDE),
+    ("abs(lane // {a}) == {b}", WIDE),
+    ("lane > {a} or axles < {b}", WIDE),
+    ("not (lane > {a} and lane + {b} <= 3)", WIDE),
+    ("axles + 0 in ({a}, {b})", WIDE),
+    ("not axles + 0 in ({a}, {b})", WIDE),
+    ("(if axles + 0 > {a} then lane else axles) < {b}", WIDE),
+    ("(if axles + 0 > {a} then {b} else lane) < axles", WIDE),
+    ("(if axles + 0 > {a} then {b}) < lane", WIDE),
+    ("(if lane + 0 > {a} then axles else lane) == {b}", WIDE),
+    ("coalesce(axles, {a}) < {b}", WIDE),
+    ("coalesce(lane // {a}, lane % {b}, axles) > axles", WIDE),
+    ("coalesce(axles // {a}, {b}) > 1", WIDE),
+    *((f"speed {op} {{a}} > {{b}}", NARROW) for op in ("+", "-", "*", "/", "//", "%")),
+    *((f"{{a}} {op} heading <= {{b}}", NARROW) for op in ("+", "-", "*", "/", "//", "%")),
+    ("-(heading / {a}) < {b}", NARROW),
+    ("abs({a} - speed) >= {b}", NARROW),
+    ("narrow * {a} != {b}", NARROW),
+    ("lane + {a} < {b}", NARROW),
+    ("(if heading - {a} > 0 then speed else heading) == {b}", NARROW),
+    ("coalesce(heading / {a}, speed, {b}) > 0.5", NARROW),
+    ("label < {a} or label == {b} or moving", LETTERS),
+    ("not (label >= {a} or label != {b})", LETTERS),
+    ("not label startswith {a} or moving", LETTERS),
+    ("label endswith {a} or label contains {b}", LETTERS),
+    ("not (label contains {a} and label startswith {b})", LETTERS),
+]
+
+
+def lorries(**values: Iterable[Any]) -> list[Event]:
+    """Lorries with these values; from the shorter lists several times."""
+    count = max(len(list(each)) for each in values.values())
+    columns = {name: list(each) for name, each in values.items()}
+    rows = ({name: each[row % len(each)] for name, each in columns.items()} for row in range(count))
+    return [Lorry(**{"speed": 1.0, "lane": 1, **row}) for row in rows]
+
+
+HARD_NUMBERS = lorries(
+    lane=WIDE, axles=[2, None, 2**63 - 1, -(2**63), 0, -1], speed=[0.0, -1.5, math.inf, 0.5, math.nan],
+    heading=[1.0, None, math.nan, -0.0, 1e300], narrow=[0.1, None], label=[None, *TEXTS], moving=[None, False, True],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("form", "constants"), FORMS, ids=str)
+@pytest.mark.filterwarnings("ignore::genus.errors.SubscriptionWarning")
+def test_many_constants_at_once_give_the_same_as_each_alone(form: str, constants: list[Any], eager: None) -> None:
+    """Also where 64 bits are not enough, where a divisor is 0, where a result is NaN, and where a value is absent."""
+    pairs = [(a, b) for a in constants for b in constants[1::3]]
+    asked = [Subscription.parse(f"Lorry where {form.format(a=repr(a), b=repr(b))}", [Lorry]) for a, b in pairs]
+    index = SubscriptionIndex(asked)
+    assert f"{len(asked)} by form" in index.explain()
+    check(index, dict(enumerate(asked)), HARD_NUMBERS)
+
+
+@pytest.mark.parametrize("form", ["lane + {a} > 1", "abs(speed - {a}) < 2.0", "label < {a} or moving"])
+def test_a_constant_that_all_have_counts_for_all(form: str, eager: None) -> None:
+    """It is computed with once; not any more when another subscription has another constant."""
+    first, second = ("'a'", "'b'") if "label" in form else ("1", "-7")
+    one, other = (Subscription.parse(f"Lorry where {form.format(a=a)}", [Lorry]) for a in (first, second))
+    known = dict.fromkeys(range(5), one)
+    index = SubscriptionIndex(known.values())
+    check(index, known, HARD_NUMBERS)
+    known[index.add(other)] = other
+    check(index, known, HARD_NUMBERS)

@@ -3,6 +3,7 @@
 That every operator means the same at every edge value is in tests/test_truth_table.py.
 """
 
+import itertools
 import math
 import os
 import re
@@ -219,6 +220,7 @@ def assert_filters_find(session: SparkSession, events: list[Event], asked: list[
         assert found == {n for n, event in enumerate(events) if one.matches(event)}, str(one)
 
 
+@pytest.mark.slow
 def test_files_tell_the_zeros_apart_but_subscriptions_do_not(session: SparkSession, tmp_path: Path) -> None:
     """The dictionary of a row group with -0.0 alone does not hold 0.0, and is still read for `== 0.0`; NaN is not."""
     events: list[Event] = [Gauge(real=value, single=value) for value in (0.0, -0.0, 1.0, -1.0, INF, NAN)]
@@ -256,9 +258,15 @@ def test_no_file_that_is_passed_over_holds_a_match(session: SparkSession, tmp_pa
 FLOATS = st.floats(allow_nan=False)
 
 
-@given(st.floats(allow_nan=False, width=32), FLOATS, st.sampled_from(sorted(COMPARE)), st.booleans())
-def test_a_bound_moved_to_32_bits_means_the_same(value: float, constant: float, op: str, wanted: bool) -> None:
+@given(st.floats(allow_nan=False, width=32), FLOATS)
+def test_a_bound_moved_to_32_bits_means_the_same(value: float, constant: float) -> None:
     """For every number of 32 bits, however the constant lies between two of them."""
+    beside = [math.nextafter(value, math.inf), math.nextafter(value, -math.inf)]
+    for each, op, wanted in itertools.product([constant, value, *beside], COMPARE, [True, False]):
+        _check_moved_bound(value, each, op, wanted)
+
+
+def _check_moved_bound(value: float, constant: float, op: str, wanted: bool) -> None:
     test = stored_test(x.Compare(op, x.AttributeRef("single", FloatType(32)), x.Literal(constant, FloatType())), wanted)
     if test is None:
         assert round_to_float32(constant) != constant
@@ -294,6 +302,7 @@ def _rank(number: float) -> int:
 # -- the same meaning in every session and through every door ----------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_sessions_settings_do_not_matter(session: SparkSession) -> None:
     """Neither its time zone, also before there were any and where daylight saving skips hours, nor its ANSI mode."""
     switches = [datetime(2024, 3, 10, 7, tzinfo=UTC), datetime(2024, 11, 3, 5, 30, tzinfo=UTC)]
@@ -312,6 +321,7 @@ def test_the_sessions_settings_do_not_matter(session: SparkSession) -> None:
         session.conf.unset("spark.sql.ansi.enabled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_constants_may_be_columns_of_parameters(session: SparkSession, tmp_path: Path, seed: int) -> None:
     """A compiler with other columns for attributes and constants gives the same answers."""

@@ -147,6 +147,7 @@ def check_tally(tally: Tally) -> None:
     assert tally.accepted < tally.pairs * 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EACH)
 def test_nothing_is_wrong_in_many_random_systems(name: str) -> None:
     check_tally(sweep(name, systems=30, size=20))

@@ -314,6 +314,7 @@ def test_a_type_without_a_class_here_counts() -> None:
     assert set(patterns(Marked, known=catalog, has="place")) == {"city/Known/**", "city/Faraway/1/**"}
 
 
+@pytest.mark.slow
 def test_a_type_that_may_be_pure_is_accepted_and_left_to_the_receiver() -> None:
     class Marked(Kind): ...
 

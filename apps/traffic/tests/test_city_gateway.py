@@ -90,6 +90,7 @@ def line_of(process: "subprocess.Popen[str]") -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sites", [2], indirect=True)
 def test_the_sites_of_a_city_reach_its_centre_over_zenoh(address: str, sites: list["subprocess.Popen[str]"]) -> None:
     """The monitor gets both loops of every pair, the collector the upper ones, and the refit leaves no gap."""
@@ -112,6 +113,7 @@ def test_the_sites_of_a_city_reach_its_centre_over_zenoh(address: str, sites: li
         assert sum(each["crossed"] for each in outcomes) == edges
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sites", [0], indirect=True)
 def test_if_the_centre_wants_nothing_nothing_passes_the_filters(
     address: str, sites: list["subprocess.Popen[str]"]

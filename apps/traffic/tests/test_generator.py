@@ -100,6 +100,7 @@ def test_a_loop_is_left_before_the_next_vehicle_comes(kind: int) -> None:
             assert before.at_us < after.at_us
 
 
+@pytest.mark.slow
 def test_detections_are_in_order_and_within_the_scene(traffic: Mapping[str, Traffic]) -> None:
     for made in traffic.values():
         times = [detection.at_us for detection in made.detections]

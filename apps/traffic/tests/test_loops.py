@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from pyspark.sql import SparkSession
 
 from genus_traffic.edges import read_edges, read_truth_file
@@ -33,6 +34,7 @@ def write_scene(folder: Path) -> None:
     pq.write_table(pa.Table.from_pylist(truth), folder / "truth.parquet")
 
 
+@pytest.mark.slow
 def test_edges_without_categories_give_speeds_too(tmp_path: Path, spark: SparkSession) -> None:
     """Such files have no categories, so only passages are analysed, and no statistics."""
     write_scene(tmp_path)

@@ -246,6 +246,7 @@ def measured(edges_file: Path, truth_file: Path, pairs: int | None = None) -> Ac
     return accuracy_of(found, [each for each in read_truth_file(truth_file) if each.site in chosen], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SUMO.exists(), reason="needs the simulated road in /work/shared/data/sumo_road")
 def test_on_a_simulated_road_nearly_all_speeds_are_right_and_none_is_invented() -> None:
     accuracy = measured(SUMO / "hw_loop_edges.parquet", SUMO / "hw_passages_truth.parquet")

@@ -57,6 +57,7 @@ def test_the_truth_is_kept_beside_the_report(results: Results, folder: RunFolder
     assert folder.report.read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
+@pytest.mark.slow
 def test_a_run_that_is_interrupted_ends_its_processes() -> None:
     """What `progress` raises, as Ctrl-C does, comes out, and no process is left."""
 
@@ -69,6 +70,7 @@ def test_a_run_that_is_interrupted_ends_its_processes() -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_processes_give_what_one_alone_gives() -> None:
     """A site's run depends on its scene alone, not on the number of processes or the sites beside it."""
     scene = default_city(2, "30s", seed=4)
