@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE =
 help:
 	@sed -n 's/^# //p' Makefile
 	@echo "make test-all  the long sweeps as well; writes docs/proof.md"
-	@echo "make bench  measures against other libraries and rewrites docs/benchmarks.md"
+	@echo "make bench  measures the tables of docs/ that are not of these sources"
 	@echo "make docs   builds the documentation into site/"
 
 # One stamp per set of extras: a change of pyproject.toml installs anew.
