@@ -1,8 +1,8 @@
 """`EventChannel`: publishing one event type with a quality of service; and the method `publish` of collections.
 
-`publish` is one function for the whole life of the collection, whose code is replaced. Publishing to one
-handler takes about as long as three calls of Python functions, so that a step in between would be a third of the time.
-Two tricks avoid it, which are all here and in `targets.dispatch.embed`:
+`publish` is one function for the whole life of the collection, whose code is replaced. Publishing to one handler takes
+as long as a few calls of Python functions, so that a step in between would show. Two tricks avoid it, which are all
+here and in `targets.dispatch.embed`:
 
 * Each collection has a class of its own, with a function `publish` of its own: Python calls a method of a class quicker
   than a function in an attribute of the object.

@@ -6,9 +6,9 @@ A class is dispatched in one of two ways, with the same result:
   subscriptions for a while. A change discards the code, and costs nothing else.
 * otherwise by finding the listeners that match, and then calling them.
 
-Generating code takes about as long as finding the listeners of some dozen events for each subscription. So it is
-generated for the first event of a class, and after a change when that many events have passed: the time that is spent
-on code is never more than the time that was spent without it.
+Generating code takes as long as finding the listeners of some events for each subscription. So it is generated for the
+first event of a class, and after a change when that many events have passed: the time that is spent on code is never
+more than the time that was spent without it.
 """
 
 import threading

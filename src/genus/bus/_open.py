@@ -39,8 +39,8 @@ def open_bus(
     Args:
         address: A scheme, a colon, and what the scheme's link needs. Packages [add schemes](../architecture.md#links).
         on_error: Is called with listener, event and error when a handler raises; without it, errors are logged.
-        check: Check every published event against its declared types, as all links do: 0.15 to 0.4 microseconds
-            each, more than publishing it to a handler takes, so that `local:` does it only if asked.
+        check: Check every published event against its declared types, as all links do. That takes longer
+            than publishing it to a handler, so that `local:` does it only if asked.
         source: The `source` of events that are published here without one.
         stamp: Give events that are published here without a `time` that of publishing, on the bus's clock.
 

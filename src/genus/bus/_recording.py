@@ -111,8 +111,8 @@ class Recording:
     def excerpts(self, wanted: Mapping[type[Event], Iterable[str]]) -> Iterator["Excerpt"]:
         """Return some attributes of the events of types and of those below them, without making the events.
 
-        For plots and statistics of a whole recording: it takes about a third of the time, and other attributes are not
-        looked at. `events`, `lost` and `damage` are counted as in an iteration.
+        For plots and statistics of a whole recording: it is quicker, and other attributes are not looked at. `events`,
+        `lost` and `damage` are counted as in an iteration.
 
         Args:
             wanted: The names of attributes by type.

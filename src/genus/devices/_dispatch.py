@@ -341,7 +341,7 @@ def write_receive_family(program: Program, family: DeviceFamily) -> str:
 def _start_event(family: DeviceFamily) -> Iterator[str]:
     """Statements that make all attributes zero, and texts empty: what an event does not carry stays so.
 
-    Each by itself, as on an 8-bit processor memset takes three times as long.
+    Each by itself, as on an 8-bit processor memset takes longer.
     """
     for member in family.layout.held:
         match member.type:

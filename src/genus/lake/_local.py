@@ -270,7 +270,7 @@ class LakeSummary(msgspec.Struct, frozen=True):
 
 
 class LakeReader(LakeFolder):
-    """A lake opened for reading in this process: no Spark, no Java, a fraction of a second.
+    """A lake opened for reading in this process: no Spark, no Java.
 
     An interactive tool beside the pipeline, for small questions about what is stored. Answers, columns and types are
     those of `Lake`; use that for large results and for everything that processes or writes events. Needs the extra

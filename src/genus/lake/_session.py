@@ -193,7 +193,7 @@ def _signals_delayed() -> Iterator[None]:
 
 
 def _stop(session: SparkSession) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # stopping takes a second; Ctrl-C must not interrupt it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # stopping takes a while; Ctrl-C must not interrupt it
     with suppress(*SPARK_ERRORS, OSError):  # the JVM may have ended already
         session.stop()
 

@@ -2,9 +2,9 @@
 
 Events are msgspec structs: frozen, keyword-only, without a dictionary and outside the garbage collector, which makes
 them cheap to decode, compare and hash. `_unread` gives them a slot for values that this process cannot read. Creating
-one in Python goes through a function that names what is given wrongly and makes values plain, and costs about as much
-as a frozen dataclass. The metaclass checks the rules that keep codes
-and vectors prefix-stable: fields come from one base only, and an attribute name has one type within its family.
+one in Python goes through a function that names what is given wrongly and makes values plain, which takes longer. The
+metaclass checks the rules that keep codes and vectors prefix-stable: fields come from one base only, and an attribute
+name has one type within its family.
 """
 
 import sys

@@ -10,7 +10,7 @@ read"), and encoders write it back as it came, so that a newer reader gets the e
 
 The values are msgpack under the names of attributes, in a slot of the event that is no field of the struct: it costs 8
 bytes, and equality, hashing and `repr` do not see it. (A dictionary or weak references would need events that the
-garbage collector tracks, which makes decoding of many a half slower.) Reading an empty slot raises, which is slow, so
+garbage collector tracks, which makes decoding of many slower.) Reading an empty slot raises, which is slow, so
 `unread_types` says which classes ever had one.
 """
 

@@ -12,7 +12,7 @@
 The data is the whole event as JSON, so the lake's reader of JSON reads an equal event; the envelope repeats what others
 route by. msgspec encodes and decodes envelope and event at once. Values that JSON cannot hold, and whatever msgspec
 refuses, go through `genus.records`, which has the lake's rules and gives the reasons. Other than in the lake, the last
-counts of fields that occur twice: finding them would take as long as decoding.
+counts of fields that occur twice: finding them takes too long.
 """
 
 import hashlib

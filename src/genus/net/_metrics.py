@@ -101,7 +101,7 @@ def _largest(values: Mapping[str, int]) -> dict[str, int]:
 def _largest_counters(counted: Mapping[str, Counters]) -> dict[str, Counters]:
     """Return the counters of the subscriptions with the most events; the others are added up.
 
-    Only those that are shown get a text: of a million subscriptions, making them takes seconds.
+    Only those that are shown get a text: of a million subscriptions, making them takes long.
     """
     assert isinstance(counted, SubscriptionCounters)
     shown, others = counted.largest(MAX_SERIES)

@@ -3,7 +3,7 @@
 Publishers and subscribers of zenoh, plain and with recovery; the only module that uses zenoh's unstable `ext`.
 
 With recovery, the publisher holds its last packets and tells its newest number twice a second; a subscriber that misses
-some asks for them, and gives later ones on after them. This costs about an eighth of the rate, so a subscriber is plain
+some asks for them, and gives later ones on after them. This costs some of the rate, so a subscriber is plain
 until a publisher with recovery appears on its keys: it is then declared again with recovery, and only after that the
 plain one is ended. Packets that both of them got are doubled, which the link removes.
 

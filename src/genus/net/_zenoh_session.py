@@ -50,7 +50,7 @@ def direct(callback: Callable[[Any], Any]) -> Any:
 
     Otherwise zenoh starts a thread for each subscriber: packets of two of them change places, and the threads keep the
     process alive. Many packets should be given to a function without Python code, such as the `put` of a queue: to call
-    a Python function from a thread that is not Python's takes 10 µs.
+    a Python function from a thread that is not Python's takes long.
     """
     return import_zenoh().handlers.Callback(callback, indirect=False)
 

@@ -28,7 +28,7 @@ BATCH, FIRST_BATCH = 100, 500
 """Most events in a message; the first one has as many of the past as a page keeps."""
 TIMELINE_S = 0.1
 EXPLAINED_S = 0.02
-"""How long a message may take to say why events do not match: a subscription of 10,000 characters takes 30 ms each."""
+"""How long a message may take to say why events do not match: a long subscription takes long for each."""
 
 
 def message(kind: bytes, data: bytes) -> bytes:

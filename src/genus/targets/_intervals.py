@@ -246,7 +246,7 @@ def domain_of(type_: AttributeType) -> Domain:
 def attribute_of(part: x.Predicate) -> x.AttributeRef | None:
     """Return the attribute that a conjunct compares with constants; None if it has another form."""
     if type(part) is x.Compare and type(part.left) is x.AttributeRef and type(part.right) is x.Literal:
-        return part.left  # as most conjuncts are; several times faster
+        return part.left  # as most conjuncts are; faster
     match part:
         case x.Compare(_, value, x.Literal()) | x.Compare(_, x.Literal(), value) | x.OneOf(value):
             plain = value.operand if isinstance(value, x.ToFloat) else value
@@ -262,7 +262,7 @@ _MIRRORED = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 def intervals(part: x.Predicate, domain: Domain) -> list[Interval] | None:
     """The keys for which a conjunct on one attribute is true, as disjoint intervals; None if it has no such form."""
     if type(part) is x.Compare and type(part.right) is x.Literal and part.op != "!=":
-        interval = domain.interval(part.op, part.right.value)  # as most conjuncts are; several times faster
+        interval = domain.interval(part.op, part.right.value)  # as most conjuncts are; faster
         return None if interval is None else [interval] if interval[0] <= interval[1] else []
     match part:
         case x.Compare("!=", left, right):

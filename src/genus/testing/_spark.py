@@ -22,7 +22,7 @@ def spark_session(cores: int = 1) -> SparkSession:
         conf={
             "spark.app.name": "genus tests",
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-            "spark.python.sql.dataFrameDebugging.enabled": "false",  # half the time of making columns
+            "spark.python.sql.dataFrameDebugging.enabled": "false",  # making columns is faster
             "spark.sql.maxMetadataStringLength": "100000",  # for tests that read plans
             "spark.default.parallelism": "2",
             "spark.sql.shuffle.partitions": "2",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SITES, DURATION, SEED, FOLDER, MEMORY = 4, "10min", 1, "genus-demo", "1g"
 LEAST_DURATION_S = 30
 SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""A run is over before Java's optimising compiler pays off: it would take half of the time."""
+"""A run is over before Java's optimising compiler pays off."""
 LEAST_FREE_BYTES = 1 << 20
 """With less than this, a failure is put down to a full disk."""
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)

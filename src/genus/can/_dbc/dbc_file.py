@@ -268,7 +268,7 @@ def _declared_before(layouts: Layouts) -> list[type]:
 
 
 _LAYOUTS: WeakKeyDictionary[type, MessageLayout] = WeakKeyDictionary()
-"""State: the layout that each class is known to have the attributes of; comparing all of a large file takes 0.5 s."""
+"""State: the layout that each class is known to have the attributes of; comparing all of a large file takes long."""
 
 
 def _is_alike(cls: type | None, message: MessageLayout) -> bool:

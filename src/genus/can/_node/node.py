@@ -194,7 +194,7 @@ class Node:
         return self._membership.notices
 
     def _begin(self, now: int) -> None:
-        """Begin an input that may set timers of the protocols; others set the time alone, as calls cost them 3 %."""
+        """Begin an input that may set timers of the protocols; others set the time alone, to save a call."""
         self._context.now, self._context.timers_changed = now, True
 
     # -- calls -------------------------------------------------------------------------------------------------------

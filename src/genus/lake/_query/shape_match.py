@@ -32,7 +32,7 @@ from genus.targets.internal import Profile
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Words: TypeAlias = npt.NDArray[np.int64] | npt.NDArray[np.int32]
-"""Bits in rows of words; up to 32 bits are one word of 32 bits, which is compared in half the time."""
+"""Bits in rows of words; up to 32 bits are one word of 32 bits, which is compared faster."""
 
 MERGED_BITS = 40
 """Shapes are merged by up to this many relevant bits; with more, types are grouped."""

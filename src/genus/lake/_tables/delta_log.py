@@ -1,8 +1,8 @@
 """The Delta log of one table: Genus creates its entries, delta-rs reads it and writes its checkpoints.
 
 An entry is one small file that is created atomically, so of two writers of the same number one succeeds. delta-rs does
-not create it, because it reads the list of all files of a table for each of its commits: 20 to 60 ms for a table with
-2,000 files, where the file itself takes less than 1 ms; and it could not refuse other writers (`NO_OTHER_WRITERS`).
+not create it, because it reads the list of all files of a table for each of its commits, which takes much longer than
+the file itself; and it could not refuse other writers (`NO_OTHER_WRITERS`).
 
 Columns have the names that they have in files, which are the first ones of attributes that were renamed: Delta can map
 names to others, but Polars and others refuse tables that do. Durations are microseconds.

@@ -55,7 +55,7 @@ class GrowingMap(Mapping[K, V]):
             return self
         recent: dict[K, Any] = {**self._recent, **gone, **added}
         if len(recent) > RECENT:
-            merged = {**self._base, **recent}  # a copy, because iterating takes many times longer
+            merged = {**self._base, **recent}  # a copy, because iterating takes longer
             for key in [key for key, value in recent.items() if value is None]:
                 del merged[key]
             return GrowingMap(merged)

@@ -3,7 +3,7 @@
 The queue of packets for one receiver on an `ipc:` bus, and the count of what was not sent.
 
 Packets wait in batches: frames that were joined because they go to the same receivers, so that a receiver that does not
-take its packets costs the others a fraction of a microsecond for each. A queue is bounded in packets and in bytes.
+take its packets costs the others little. A queue is bounded in packets and in bytes.
 
 The mailbox of an `ipc:` bus: packets that arrived and wait for the thread that delivers them.
 

@@ -1,4 +1,4 @@
-"""The index target: which of very many subscriptions match an event; of a million, in less than a millisecond.
+"""The index target: which of very many subscriptions match an event.
 
 A compiled filter tests one subscription; the index finds those that match among all. Each subscription is stored where
 the cheapest of its tests finds it: in a hash table by value or by part of a text, in bitmaps over the intervals of all
