@@ -199,7 +199,8 @@ def main(arguments: list[str]) -> None:
     known = [name for each in STEPS for name in each.tables]
     names = set(arguments) - {"--all"}
     if {"-h", "--help"} & names:
-        sys.exit(f"{__doc__}\nTables: {', '.join(known)}")
+        print(f"{__doc__}\nTables: {', '.join(known)}")
+        return
     if unknown := names - set(known):
         sys.exit(f"there is no table {min(unknown)}; there are {', '.join(known)}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # ends the process that measures, too

@@ -19,8 +19,9 @@ LABELS = {
     6: "equality of two wire forms, `genus_code_equal`, in line",
 }
 SUBTYPES, EQUALITIES = range(1, 5), range(5, 7)
-TABLE = 3
 PAPER_US = 22.3
+GOALS_US = {3: 3.0, 6: 1.5}
+"""The most that a test takes on average."""
 
 
 TEST = """static bool is_{name}(const uint8_t *wire, uint16_t size)
@@ -132,16 +133,16 @@ def _row(number: int, cases: list[Case]) -> list[str]:
     stack = f"{max(case.stack for case in cases)} B"
     return [
         LABELS[number],
-        f"{microseconds(times[0]):.2f} µs",
-        _at_most(number, microseconds(times[1])),
+        _mean(number, microseconds(times[0])),
+        f"{microseconds(times[1]):.2f} µs",
         stack,
         f"{PAPER_US} µs" if number in SUBTYPES else "4.1 µs",
     ]
 
 
-def _at_most(number: int, us: float) -> str:
+def _mean(number: int, us: float) -> str:
     shown = f"{us:.2f} µs"
-    return goal(shown, us, at_most=PAPER_US, unit=" µs") if number == TABLE else shown
+    return goal(shown, us, at_most=GOALS_US[number], unit=" µs") if number in GOALS_US else shown
 
 
 if __name__ == "__main__":
