@@ -575,6 +575,7 @@ def test_errors_name_what_is_wrong(arguments: list[str], message: str) -> None:
         (["route", "city", "subs.txt", "--to", "x", "--count"], "--to delivers"),
         (["stream", "city", ".", "--route", "subs.txt"], "--route FILE and --to INBOXES go together"),
         (["inbox", "x", "--type", "Loop"], "--type goes with SUBSCRIBER"),
+        (["expire", "city", "Loop", "--yes"], "SUBSCRIPTION goes with --older-than"),
     ],
 )
 def test_wrong_usage_is_said(arguments: list[str], message: str) -> None:
