@@ -138,6 +138,7 @@ def without_bytecode() -> list[Path]:
         (["road.genus", "road.xlsx"], "names no form"),
         (["road.py", "road.jsonl"], "not a recording"),
         (["road.genus", "no/road.jsonl"], "cannot write no/road.jsonl"),
+        (["road.genus", "road.py/road.jsonl"], "cannot write road.py/road.jsonl"),
         (["road.genus", "road.jsonl", "-t", "other.py"], "none of the events"),
     ],
 )

@@ -7,7 +7,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,7 +155,8 @@ def appearing(out: Path) -> Iterator[Path]:
             raise
         raise GenusError(f"cannot write {out}: {problem.strerror or problem}") from problem
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):  # there is no such folder, as was said
+            part.unlink(missing_ok=True)
 
 
 def print_json(what: Any) -> None:
