@@ -589,6 +589,8 @@ def test_a_module_is_written(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(types_, [str(tmp_path / "none.dbc")])
     assert (done.exit_code, "does not exist" in done.output) == (2, True)
+    done = CliRunner().invoke(types_, [str(tmp_path)])
+    assert (done.exit_code, "is a directory" in done.output) == (2, True)
 
 
 def test_other_commands_take_a_dbc_file_for_types(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`genus export`: a recording as a file that other programs read."""
 
 import json
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,17 @@ def test_a_file_that_exists_is_replaced_unless_it_is_the_recording() -> None:
     assert "is the recording itself" in done.stderr
 
 
+def test_of_a_link_the_file_behind_it_is_replaced_and_devices_are_refused() -> None:
+    """A rename to /dev/stdout would remove it, which root may do."""
+    Path("link.jsonl").symlink_to("behind.jsonl")
+    assert genus("export", "road.genus", "link.jsonl").returncode == 0
+    assert (Path("link.jsonl").is_symlink(), Path("behind.jsonl").read_text().count("\n")) == (True, 90)
+    os.mkfifo("pipe.jsonl")
+    done = genus("export", "road.genus", "pipe.jsonl")
+    assert (done.returncode, Path("pipe.jsonl").is_fifo()) == (2, True)
+    assert "cannot write pipe.jsonl: not a regular file" in done.stderr
+
+
 def without_bytecode() -> list[Path]:
     """The files here, without what Python compiles."""
     return sorted(path for path in Path().iterdir() if path.name != "__pycache__")
@@ -126,6 +138,7 @@ def without_bytecode() -> list[Path]:
         (["road.genus", "road.xlsx"], "names no form"),
         (["road.py", "road.jsonl"], "not a recording"),
         (["road.genus", "no/road.jsonl"], "cannot write no/road.jsonl"),
+        (["road.genus", "road.py/road.jsonl"], "cannot write road.py/road.jsonl"),
         (["road.genus", "road.jsonl", "-t", "other.py"], "none of the events"),
     ],
 )

@@ -78,6 +78,8 @@ def test_malformed_input_is_one_line_that_says_where(tmp_path: Path, text: str |
 def test_what_cannot_be_found_or_imported(tmp_path: Path) -> None:
     with pytest.raises(HierarchyError, match="neither a file nor a module"):
         read_hierarchy("no_such_module_anywhere")
+    with pytest.raises(HierarchyError, match=r"notes\.txt: its ending is not \.py"):
+        load_module(write(tmp_path / "notes.txt", ""))
     with pytest.raises(HierarchyError, match=r"missing\.csv: No such file"):
         read_hierarchy(tmp_path / "missing.csv")
     with pytest.raises(HierarchyError, match="cannot be imported: division by zero"):

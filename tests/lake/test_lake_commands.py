@@ -565,12 +565,17 @@ def test_errors_name_what_is_wrong(arguments: list[str], message: str) -> None:
         (["read", "a", "b", "c"], "give LAKE and SUBSCRIPTION"),
         (["ingest", "city"], "give LAKE and FILE..."),
         (["read", "city", "Loop", "--out", "x.xls"], "the ending is none of .parquet"),
+        (["read", "city", "Loop", "--out", "x.csv", "--count"], "leave out --count and --json"),
+        (["sql", "city", "TABLE Loop", "--out", "x.csv", "--json"], "leave out --count and --json"),
+        (["read", "city", "Loop", "--out", "x.csv", "--explain"], "leave it out with --explain"),
+        (["read", "city", "Loop", "--version", "1", "--as-of", "2026-05-01"], "--version and --as-of both say"),
         (["read", "city", "Loop", "--conf", "nonsense"], "'nonsense' is not like spark.sql"),
         (["compact", "city", "--older-than", "1d"], "--older-than goes with --clean"),
         (["compact", "city", "--clean", "--older-than", "soon"], "it is 'soon'; write seconds as a number"),
         (["route", "city", "subs.txt", "--to", "x", "--count"], "--to delivers"),
         (["stream", "city", ".", "--route", "subs.txt"], "--route FILE and --to INBOXES go together"),
         (["inbox", "x", "--type", "Loop"], "--type goes with SUBSCRIBER"),
+        (["expire", "city", "Loop", "--yes"], "SUBSCRIPTION goes with --older-than"),
     ],
 )
 def test_wrong_usage_is_said(arguments: list[str], message: str) -> None:
@@ -601,6 +606,10 @@ def test_a_damaged_file_is_named(spark: SparkSession, monkeypatch: pytest.Monkey
         (
             "An error occurred while calling X.\n: java.net.BindException: Permission denied\n\tat y",
             "Permission denied",
+        ),
+        (
+            "An error occurred while calling X.\n: a.Exception: Thrown in await: \n\tat y\nCaused by: b.Error: no z\n",
+            "Thrown in await: no z",
         ),
         ("[PATH_NOT_FOUND] There is no x. SQLSTATE: 42K03;\n'Plan", "[PATH_NOT_FOUND] There is no x. SQLSTATE: 42K03;"),
         ("Failed: Traceback (most recent call last):\n  File x\ngenus.errors.LakeError: no y\n\tat z", "no y"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from genus.can import Decoding
     from genus.can.types import CanLog, Dbc, MessageLayout
 
-PATH = click.Path(exists=True, path_type=Path)
+PATH = click.Path(exists=True, dir_okay=False, path_type=Path)
 OUT = click.Path(dir_okay=False, path_type=Path)
 TRUNCATED = click.option(
     "--truncated",

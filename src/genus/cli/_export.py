@@ -1,6 +1,5 @@
 """`genus export`: the events of a recording as a file for other programs."""
 
-import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -18,8 +17,7 @@ from genus.bus.types import Recorded, Recording
 from genus.cli._bus import SUBSCRIPTION, report_skipped, why_none
 from genus.cli._events import TYPES, as_text, load_all
 from genus.cli._exit import DAMAGED
-from genus.cli._groups import counted, sized
-from genus.errors import GenusError
+from genus.cli._groups import appearing, counted, sized
 from genus.filters import Subscription
 from genus.model import Event, attributes, is_event_type, micros_of_time, name_of, subtypes, vector
 
@@ -67,7 +65,7 @@ def export(types: tuple[str, ...], recording: Path, out: Path, subscription: str
     asked = Subscription.parse(subscription, [*loaded, Event])
     source = read_recording(recording, [cls for cls in loaded if is_event_type(cls)])
     classes = [cls for each in loaded for cls in subtypes(each) if name_of(cls) in source.index().types]
-    with _appearing(out) as part:
+    with appearing(out) as part:
         with _progress(source) as count:
             events = count(each for each in source if asked.matches(each.event))
             written = WRITERS[chosen](part, events, list(dict.fromkeys(classes)))
@@ -95,21 +93,6 @@ def form_of(out: Path) -> str:
             f"the ending of {out.name} names no form; use .mcap, .parquet, .jsonl, .cloudevents.jsonl, or give --format"
         )
     return ending
-
-
-@contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
-    """A temporary file, which is renamed when it is complete and removed if it is not."""
-    part = out.with_name(f".{out.name}.part")
-    try:
-        yield part
-        os.replace(part, out)
-    except OSError as problem:
-        if isinstance(problem, GenusError):
-            raise
-        raise click.ClickException(f"cannot write {out}: {problem.strerror or problem}") from problem
-    finally:
-        part.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -6,16 +6,17 @@ Other packages add commands by entry points. Options that several commands have 
 import importlib
 import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from genus.errors import GenusError, did_you_mean
 from genus.errors import counted as counted
-from genus.errors import did_you_mean
 from genus.model import seconds
 
 if TYPE_CHECKING:
@@ -133,6 +134,29 @@ def plain_table(*headings: str, numbers: Iterable[str] = (), title: str | None =
             Text(heading), justify="right" if heading in right else "left", overflow="fold", no_wrap=heading in right
         )
     return table
+
+
+@contextmanager
+def appearing(out: Path) -> Iterator[Path]:
+    """A temporary file beside `out`, which takes its place when it is complete and is removed if it is not.
+
+    If `out` is a link, the file behind it is replaced and not the link. UsageError if it is a device or pipe, such as
+    /dev/stdout: renaming a file to it would remove the device.
+    """
+    if out.exists() and not out.is_file():
+        raise click.UsageError(f"cannot write {out}: not a regular file")
+    target = out.resolve()
+    part = target.with_name(f".{target.name}.part")
+    try:
+        yield part
+        os.replace(part, target)
+    except OSError as problem:
+        if isinstance(problem, GenusError):
+            raise
+        raise GenusError(f"cannot write {out}: {problem.strerror or problem}") from problem
+    finally:
+        with suppress(OSError):  # there is no such folder, as was said
+            part.unlink(missing_ok=True)
 
 
 def print_json(what: Any) -> None:

@@ -390,6 +390,8 @@ def expire(
     if len(subscriptions) > 1:
         raise click.UsageError("give LAKE and at most one SUBSCRIPTION")
     subscription = subscriptions[0] if subscriptions else None
+    if subscription is not None and older_than is None:
+        raise click.UsageError("SUBSCRIPTION goes with --older-than, the age of its events")
     lake = Lake(started(spark), path)
     asked = Asked(clean, dry_run, yes, as_json)
     _remove([lake], lambda place, **how: lake.expire(subscription, older_than, **how), asked)

@@ -88,6 +88,10 @@ def read(
     """
     if as_json and (explain or plan):
         raise click.UsageError("--json is for events; leave it out with --explain and --plan, which print text")
+    if out is not None and (explain or plan):
+        raise click.UsageError("--out is for events; leave it out with --explain and --plan, which read none")
+    if version is not None and as_of is not None:
+        raise click.UsageError("--version and --as-of both say which state to read; give one of them")
     asked = Asked(limit, columns, only_count, out, as_json)
     which = Which(version, as_of, subtypes)
     events = None if plan or _asks_for_spark(wanted) else _find(given, which, wanted)

@@ -5,7 +5,6 @@ They come from a frame of Spark or, without Spark, from the lake's files.
 
 import base64
 import math
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import datetime, timedelta
@@ -16,7 +15,7 @@ import click
 import msgspec
 
 from genus.cli._exit import report_if_interrupted
-from genus.cli._groups import counted, plain_table, sized, wide_console
+from genus.cli._groups import appearing, counted, plain_table, sized, wide_console
 from genus.cli._lake import working
 from genus.errors import LakeError
 
@@ -56,6 +55,8 @@ class Asked(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         if self.out is not None and self.out.suffix not in ENDINGS:
             raise click.UsageError(f"--out {self.out}: the ending is none of {', '.join(ENDINGS)}")
+        if self.out is not None and (self.only_count or self.as_json):
+            raise click.UsageError("--out writes the rows to a file; leave out --count and --json, which print")
 
 
 def takes_rows(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -338,22 +339,16 @@ class Sink(Protocol):
 
 def _write(rows: Rows, path: Path) -> int:
     """Write to a temporary file and rename it when it is complete."""
-    made = path.with_name(f".{path.name}.part")
     written = 0
-    try:
-        with (
-            report_if_interrupted(lambda: f"{path} was not written"),
-            closing(_sink(made, path.suffix, rows)) as sink,
-            rows.working(f"writing {path}"),
-        ):
-            for batch in rows.batches():
-                sink.write_batch(batch)
-                written += batch.num_rows
-        os.replace(made, path)
-    except OSError as problem:
-        raise LakeError(f"cannot write {path}: {problem.strerror or problem}") from problem
-    finally:
-        made.unlink(missing_ok=True)
+    with (
+        report_if_interrupted(lambda: f"{path} was not written"),
+        appearing(path) as made,
+        closing(_sink(made, path.suffix, rows)) as sink,
+        rows.working(f"writing {path}"),
+    ):
+        for batch in rows.batches():
+            sink.write_batch(batch)
+            written += batch.num_rows
     click.echo(f"{counted(written, 'row')}, {sized(path.stat().st_size)} in {path}", err=True)
     return written
 

@@ -56,6 +56,7 @@ def sql(
     genus lake sql city "SELECT date(time) AS day, count(*) FROM Roadside GROUP BY 1" --json
     """
     path, query = given
+    asked = Asked(limit, columns or "*", only_count, out, as_json)
     statement = _COMMENTS.sub("", query)
     word = "".join(_WORD.findall(statement)).upper()
     if word not in (*QUERIES, *DESCRIPTIONS, EXPLAIN):
@@ -67,7 +68,7 @@ def sql(
     if word not in DESCRIPTIONS:
         _check_query(spark, _EXPLAIN.sub("", statement))
     frame = _answer(spark, statement, lake.views(subtypes=subtypes))
-    give(frame.toDF(*distinct_names(frame.columns)), Asked(limit, columns or "*", only_count, out, as_json))
+    give(frame.toDF(*distinct_names(frame.columns)), asked)
 
 
 def _check_query(spark: "SparkSession", query: str) -> None:

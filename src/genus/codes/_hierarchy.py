@@ -221,6 +221,8 @@ def _import(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except (Exception, SystemExit) as problem:
+        if os.path.isfile(name):
+            raise HierarchyError(f"{name}: its ending is not .py, so it is not run as Python") from problem
         why = _first_line(problem)
         raise HierarchyError(f"{name}: neither a file nor a module that can be imported: {why}") from problem
 

@@ -540,7 +540,7 @@ class Lake(LakeTables):
         elif what is not None:
             raise LakeError(f"older_than is required for events of {what}, such as '90 days'")
         elif not self.retention:
-            raise LakeError(f"{self.path} keeps all events; set ages by lake.keep({{...}}), or give older_than")
+            raise LakeError(f"{self.path} keeps all events; set ages (lake.keep, `genus lake keep`) or give older_than")
         else:
             rules = policy_rules(self.retention, self.catalog, self.state().shapes.values(), now)
         return remove_events(tables_of(self), rules, "expire", dry_run=dry_run, progress=progress)

@@ -227,11 +227,13 @@ def describe_spark_error(problem: Exception) -> str:
     raised = [found[1] for line in lines if (found := _RAISED.match(line))]
     if "Traceback (most recent call last)" in str(problem) and raised:
         return raised[-1][:_MAX_LENGTH]
-    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
-        return _strip_java_name(lines[1])
-    if not lines:
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):  # of py4j, with the stack trace
+        text, trace = lines[1], str(problem)
+    elif lines:
+        text, trace = lines[0], getattr(problem, "_stackTrace", None) or ""
+    else:
         return type(problem).__name__
-    text, causes = _strip_java_name(lines[0]), _CAUSED.findall(getattr(problem, "_stackTrace", None) or "")
+    text, causes = _strip_java_name(text).removesuffix(":"), _CAUSED.findall(trace)
     cause = causes[-1].strip() if causes else ""  # such as a full disk
     return text if cause in text else f"{text}: {cause}"[:_MAX_LENGTH]
 

@@ -180,7 +180,10 @@ class Inboxes:
         self.path = self._store.path
         self._lake: LakeTables | None = None
         if not self._store.ledger.exists:
-            raise LakeError(f"{self.path} has no inboxes; create them with lake.route(...).to_inboxes(path)")
+            raise LakeError(
+                f"{self.path} has no inboxes; create them with lake.route(...).to_inboxes(path) or "
+                "`genus lake route LAKE SUBSCRIPTIONS --to INBOXES`"
+            )
         self._store.check_holds("inboxes")
 
     @classmethod

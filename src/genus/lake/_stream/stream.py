@@ -474,7 +474,8 @@ class Stream:
         endings = tuple(f".{each}" for each in choose.endings)
         if found and self._pattern is None and not any(file.name.lower().endswith(endings) for file in found):
             _LOG.warning(
-                "%s has %d files, such as %s, none of which is read: their names do not end with %s; give pattern=",
+                "%s has %d files, such as %s, none of which is read: their names do not end with %s; "
+                "give pattern= (--files)",
                 self.landing, len(found), found[0].name, " or ".join(endings[:3]),
             )  # fmt: skip
         oldest = max((file.modified for file in found), default=0.0) - self._max_age_s
