@@ -13,8 +13,8 @@ export PYTHONDONTWRITEBYTECODE =
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n 's/^# //p' Makefile
-	@echo "make test-all  the long sweeps as well; writes docs/proof.md"
+	@sed -n 's/^# make/make/p' Makefile
+	@echo "make test-all  the long sweeps as well; writes docs/proof.md. AGAIN=1 runs again what failed"
 	@echo "make bench  measures the tables of docs/ that are not of these sources"
 	@echo "make docs   builds the documentation into site/"
 
@@ -40,7 +40,7 @@ test: lint
 
 test-all: lint
 	$(BIN)/python -m pytest -n $(WORKERS) -m '' --hypothesis-profile full --hypothesis-seed $(SEED) \
-		-p tests.proof --proof docs/proof.md
+		-p tests.proof --proof docs/proof.md $(if $(AGAIN),--last-failed --last-failed-no-failures none)
 
 # Sparkplug clients that tests talk to; they ask for versions of protobuf and paho that the others do not take.
 peers:
