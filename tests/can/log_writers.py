@@ -103,7 +103,7 @@ def _asc(base: str, tail: str = "", point: str = ".") -> Callable[[int, LoggedFr
         data = _spaced(frame.data, digits)
         if frame.fd:
             code = FD_CODES[len(frame.data)]
-            return f"{at:>11} CANFD {each.channel:>3} Rx {name:>11}  Name{number % 3:>28} 1 0 {code:x} {len(frame.data):2} {data}{tail}"
+            return f"{at:>11} CANFD {each.channel:>3} Rx {name:>11}  {'Name' if number % 3 else '':>32} 1 0 {code:x} {len(frame.data):2} {data}{tail}"
         direction = "Tx" if number % 5 == 0 else "Rx"
         return f"{at:>11} {each.channel}  {name:<15} {direction}   d {len(frame.data)} {data}{tail.format(number)}"
 

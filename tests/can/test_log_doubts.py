@@ -2,6 +2,7 @@
 """What a log is taken for: formats by their samples, units of times by evidence, and doubts that are said."""
 
 import random
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -223,3 +224,32 @@ def test_columns_that_no_line_has_are_refused(tmp_path: Path) -> None:
         read_log(path, columns="time:ms, id:hex, length, -, -, -, -, -, data")
     with pytest.raises(RecordingError, match="contradict the unit of times 'ms'"):
         read_log(path, columns="time:us, id:hex, length, data", time_unit="ms")
+
+
+def test_few_times_that_grow_may_be_intervals(tmp_path: Path) -> None:
+    """`candump -t d` and `-t z` write the same form; of more lines, intervals go back now and then."""
+    lines = [f" (000.{at:06})  can0  012   [1]  11\n" for at in range(0, 4000, 100)]
+    assert [bool(log_of(tmp_path, "".join(lines[:count])).detected.doubts) for count in (2, 3, 40)] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_frame_of_asc_with_a_name_that_cannot_be_is_damage(tmp_path: Path) -> None:
+    line = "   0.220154 CANFD   2 Rx     6EC9D2x  {} 1 0 2  2 58 1A\n"
+    log = log_of(tmp_path, "base hex  timestamps absolute\n" + line.format("Speed") + line.format("Speed of it"))
+    assert [each.frame.data.hex() for each in log] == ["581a"]
+    assert log.problems == ["line 3: damaged line"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ";$FILEVERSION=1.1\n     1)      1059.9  Rx         0300  1  00\n;$FILEVERSION=2.1\n;$COLUMNS=N,O,T,I,d,l,D\n",
+        "00:08:20.001Z,6,127250,1,255,2,24,c0\n3,6,127250,1,255,2,24,c0\n00:08:20.101Z,6,127250,1,255,2,24,c0\n",
+    ],
+)
+def test_lines_that_contradict_each_other_are_read_or_refused(text: str, tmp_path: Path) -> None:
+    with suppress(RecordingError):
+        list(log_of(tmp_path, text))

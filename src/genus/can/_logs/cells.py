@@ -389,9 +389,10 @@ def _time_score(cells: Sequence[str]) -> int:
     """Return how much a column looks like times; 0 if not at all."""
     if not all(map(_is_time, cells)):
         return 0
-    if all(":" in cell or "T" in cell for cell in cells):
+    plain = [cell for cell in cells if ":" not in cell and "T" not in cell]
+    if not plain:
         return 3
-    numbers = [float(cell.replace(",", ".")) for cell in cells if not cell.lower().startswith("0x")]
+    numbers = [float(cell.replace(",", ".")) for cell in plain if not cell.lower().startswith("0x")]
     falls = sum(b < a for a, b in pairwise(numbers))
     is_rising = 5 * falls < len(numbers) and (len(numbers) < 2 or numbers[0] < numbers[-1])
     return 0 if not is_rising and len(numbers) > 2 else 2 if any("." in cell or "," in cell for cell in cells) else 1

@@ -314,7 +314,10 @@ def _columns_of(format: LineFormat, frames: Sequence[_HeadFrame]) -> str:
         return ", ".join(map(str, format.columns))
     if not frames:
         return ""
-    found = next(found for each in format.patterns if (found := each.match(frames[0].text)))
+    matches = (found for frame in frames for each in format.patterns if (found := each.match(frame.text)))
+    found = next(matches, None)
+    if found is None:  # a header after the frames changed the patterns
+        return ""
     names = [name for name, value in found.groupdict().items() if value and name[:3] not in ("is_", "fre")]
     return ", ".join(sorted(names, key=found.start))
 
@@ -384,6 +387,8 @@ def _set_times(
         format.times.kind = _kind_of(stamps, may_be_deltas=format.row.name == "candump")
         clock = next((each.fields.time for each in frames if each.fields.time.parts), None)
         format.times.period_us = 0 if clock is None else clock.period_us
+        if format.row.name == "candump" and format.times.kind == "start" and stamps[0] == 0 and 2 < len(stamps) < FEW:
+            doubts.append("its few times are taken from the start; in a log by `candump -t d` they are intervals")
     if format.times.kind == "start" and stamps and min(stamps) < 0:
         format.times.start_us -= min(stamps)
         doubts.append("times are negative at the start; they count from the least of the first ones")
@@ -400,6 +405,8 @@ def _set_times(
         doubts.append("times go back in more than a quarter of the lines")
 
 
+FEW = 10
+"""So many intervals are hardly ever in order of size by chance."""
 CANDUMP = ("log", "candump")
 """Formats whose times may count from the line before."""
 

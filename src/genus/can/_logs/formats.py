@@ -104,7 +104,7 @@ ROWS: Mapping[str, Row] = MappingProxyType({row.name: row for row in (
         "   0.500000 1  64              Rx   d 2 10 11  Length = 0 BitCount = 64 ID = 100",
         "https://github.com/Technica-Engineering/vector_asc", "s", others=(
             (r"{seconds} (?:CANFD )?(?:CAN\s*)?\d+ (?:(?:Rx|TxRq|Tx) )?ErrorFrame", ERROR_FRAME),
-            (r"{seconds} (?:CANFD )?(?:CAN\s*)?\d+ \S+ (?:Rx|TxRq|Tx)\b", DAMAGED_LINE),
+            (r"{seconds} (?:CANFD \d+|(?:CAN\s*)?\d+ \S+) (?:Rx|TxRq|Tx)\b", DAMAGED_LINE),
             (r"{seconds} \S", NO_FRAME)), times="start"),
     Row("trc", (
         r"(?P<n>\d+)(?:\)|(?=\s+\d+:)) (?P<time>\d+:\d+:\d+[:.,]\d+|\d+(?:[.,]\d+)?) (?:(?:(?P<channel>\d+) )?{dir} )?(?!FFFFFFFF)"
