@@ -280,6 +280,9 @@ def test_foreign_frames_delay_soft_events() -> None:
     assert response(foreign("0x7D8", "10ms"), foreign("0x7D9", "10ms")) == alone, "one lower frame blocks already"
     many = [foreign(f"0x{0x010 + number:03X}", "10ms") for number in range(10)]
     assert response(*many) == alone + 10 * frame
+    urgency = 8_680_000 // 320_000 + 2  # levels until its latest start, one for rounding, and one for stale priorities
+    as_urgent = [foreign(f"0x{(Priority.SOFT_FIRST + urgency << 3) + number:03X}", "10ms") for number in range(8)]
+    assert response(*as_urgent) == alone + 8 * frame
     less_urgent = [foreign(f"0x{0x100 + number:03X}", "10ms") for number in range(10)]
     assert alone + frame <= response(*less_urgent) < alone + 10 * frame, "with less than 31 levels left it wins"
 
