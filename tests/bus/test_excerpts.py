@@ -74,7 +74,9 @@ WANTED: dict[type[Event], list[str]] = {Pond: ["number", "level"]}
 
 @pytest.mark.parametrize("compress", [None, "zstd"])
 @pytest.mark.parametrize("types", [{Pond}, {Pond, Rain}, {Pond, Lake, Rain}], ids=len)
-def test_they_have_what_events_have_of_a_type_and_of_those_below_it(path: Path, types: set[type], compress: Any) -> None:
+def test_they_have_what_events_have_of_a_type_and_of_those_below_it(
+    path: Path, types: set[type], compress: Any
+) -> None:
     events = [each for each in some_events() if type(each) in types]
     write(path, events, compress=compress)
     recording = read_recording(path, [Pond, Rain])
