@@ -278,6 +278,8 @@ def test_foreign_frames_delay_soft_events() -> None:
     frame = 270_000
     assert response(foreign("0x100", "10ms")) == alone + frame
     assert response(foreign("0x7D8", "10ms"), foreign("0x7D9", "10ms")) == alone, "one lower frame blocks already"
+    assert response(foreign("0x006", "1ms"), foreign("0x007", "1ms")) == alone + 2 * frame
+    assert response(foreign("0x008", "1ms"), foreign("0x009", "1ms")) > alone + 2 * frame, "these may have waited"
     many = [foreign(f"0x{0x010 + number:03X}", "10ms") for number in range(10)]
     assert response(*many) == alone + 10 * frame
     urgency = 8_680_000 // 320_000 + 2  # levels until its latest start, one for rounding, and one for stale priorities
