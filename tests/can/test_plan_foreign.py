@@ -146,8 +146,9 @@ def test_long_j1939_messages_count_with_all_their_frames(tmp_path: Path) -> None
     text = TRUCK + 'BA_DEF_ BO_ "GenMsgCycleTime" INT 0 65535;\nBA_ "GenMsgCycleTime" BO_ 2566834942 1000;\n'
     (tmp_path / "truck.dbc").write_text(text)
     found = system(bus='databases = ["truck.dbc"]', source=str(tmp_path / "bus.toml")).foreign
-    rpm, _, parts = found[:3]
+    rpm, torque, parts = found[:3]
     assert (rpm.first, rpm.last) == (0x0CF00400, 0x0CF004FF), "from every source"
+    assert (torque.first, torque.last) == (0x0C000000, 0x0C00FFFF), "to every destination, too"
     assert (parts.name, parts.period_ns) == ("parts of DM1 of truck.dbc", 333_333_333)
     assert (parts.first, parts.last) == (0x1CEB0000, 0x1CECFFFF)
 
