@@ -148,6 +148,12 @@ def test_appending_continues_and_overwriting_is_refused(path: Path) -> None:
     assert len(list(read_recording(path, [Motor]))) == 3
 
 
+def test_an_empty_file_can_be_appended_to(path: Path) -> None:
+    path.touch()
+    write(path, MOTORS[:2], append=True)
+    assert len(list(read_recording(path, [Motor]))) == 2
+
+
 def test_types_unknown_to_the_reader_are_counted_by_name(path: Path) -> None:
     write(path, [*MOTORS[:2], Sampler(number=1)])
     recording = read_recording(path, [Motor])

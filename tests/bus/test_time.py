@@ -205,6 +205,14 @@ def test_what_a_call_raises_is_logged_and_the_next_is_made(caplog: pytest.LogCap
     assert [entry.getMessage() for entry in caplog.records] == ["a timer's function failed"]
 
 
+def test_a_clock_that_is_not_closed_keeps_no_program_from_ending() -> None:
+    clock = SystemClock()
+    clock.call_at(time_ns() + 3600 * 1_000_000_000, lambda: None)
+    keeping = [each for each in timer_threads() if not each.daemon]
+    clock.close()
+    assert keeping == []
+
+
 def test_a_clock_that_is_closed_starts_no_thread() -> None:
     before = len(timer_threads())
     clock = SystemClock()

@@ -179,7 +179,9 @@ def test_first_fit_finds_the_first_place_there_is(
 @given(st.lists(st.tuples(st.sampled_from([5, 10, 20, 40]), st.integers(0, 3), st.integers(0, 20)), max_size=10))
 def test_slots_of_a_calendar_are_disjoint_over_the_cycle_and_across_its_end(parts: list[tuple[int, int, int]]) -> None:
     channels = [hard(str(n), period * MS, omissions, size) for n, (period, omissions, size) in enumerate(parts)]
-    for placement in placements(system(*channels)):
+    found = list(placements(system(*channels)))
+    assert len({each.calendar for each in found}) == len(found), "no placement is tried twice"
+    for placement in found:
         slots = list(placement.calendar.slots)
         assert len(slots) + len(placement.left) == len(channels)
         assert not slots or not overlaps(slots)

@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from genus.can._plan.admission import plan
 from genus.can._plan.calendar import Calendar
 from genus.can._plan.interference import ErrorInterference, HardInterference, Message, response_time
-from genus.can._plan.response_times import BusConditions, ResponseTimes, SoftAnalysis
+from genus.can._plan.response_times import BusConditions, ResponseTimes, Rival, SoftAnalysis
 from genus.can._plan.system import BusSpec, ChannelSpec, System
 from genus.can._wire.frame import Timing
 from tests.can.bus_model import random_releases, run, simultaneous_releases, streams
@@ -54,6 +55,17 @@ def test_events_within_the_tolerance_pass() -> None:
     assert found["a"] == 3 * FRAME
     found = bounds(message("a", 10_000, 1_000), message("b", 10_000, 1_000 + FRAME + 1), on=medium(blocking=0))
     assert found["a"] == 2 * FRAME  # b came a tick before, and now is within the tolerance
+
+
+@pytest.mark.parametrize("later", [1, 5, FRAME // 2])
+@pytest.mark.parametrize("is_foreign", [False, True])
+def test_all_that_came_before_into_the_tolerance_pass(later: int, is_foreign: bool) -> None:
+    """Events, or frames of others, which come before the event until they must start exactly the tolerance later."""
+    start, frames = 1_000 + later, range(3)
+    rivals = tuple(Rival(start, FRAME, 10_000, 0) for _ in frames if is_foreign)
+    events = [message(str(number), 10_000, start + FRAME) for number in frames if not is_foreign]
+    conditions = msgspec.structs.replace(medium(blocking=0), rivals=rivals)
+    assert bounds(message("a", 10_000, 1_000), *events, on=conditions)["a"] == 4 * FRAME - later
 
 
 def test_what_is_further_than_all_levels_may_pass_what_is_nearer() -> None:

@@ -146,8 +146,9 @@ def test_long_j1939_messages_count_with_all_their_frames(tmp_path: Path) -> None
     text = TRUCK + 'BA_DEF_ BO_ "GenMsgCycleTime" INT 0 65535;\nBA_ "GenMsgCycleTime" BO_ 2566834942 1000;\n'
     (tmp_path / "truck.dbc").write_text(text)
     found = system(bus='databases = ["truck.dbc"]', source=str(tmp_path / "bus.toml")).foreign
-    rpm, _, parts = found[:3]
+    rpm, torque, parts = found[:3]
     assert (rpm.first, rpm.last) == (0x0CF00400, 0x0CF004FF), "from every source"
+    assert (torque.first, torque.last) == (0x0C000000, 0x0C00FFFF), "to every destination, too"
     assert (parts.name, parts.period_ns) == ("parts of DM1 of truck.dbc", 333_333_333)
     assert (parts.first, parts.last) == (0x1CEB0000, 0x1CECFFFF)
 
@@ -278,8 +279,13 @@ def test_foreign_frames_delay_soft_events() -> None:
     frame = 270_000
     assert response(foreign("0x100", "10ms")) == alone + frame
     assert response(foreign("0x7D8", "10ms"), foreign("0x7D9", "10ms")) == alone, "one lower frame blocks already"
+    assert response(foreign("0x006", "1ms"), foreign("0x007", "1ms")) == alone + 2 * frame
+    assert response(foreign("0x008", "1ms"), foreign("0x009", "1ms")) > alone + 2 * frame, "these may have waited"
     many = [foreign(f"0x{0x010 + number:03X}", "10ms") for number in range(10)]
     assert response(*many) == alone + 10 * frame
+    urgency = 8_680_000 // 320_000 + 2  # levels until its latest start, one for rounding, and one for stale priorities
+    as_urgent = [foreign(f"0x{(Priority.SOFT_FIRST + urgency << 3) + number:03X}", "10ms") for number in range(8)]
+    assert response(*as_urgent) == alone + 8 * frame
     less_urgent = [foreign(f"0x{0x100 + number:03X}", "10ms") for number in range(10)]
     assert alone + frame <= response(*less_urgent) < alone + 10 * frame, "with less than 31 levels left it wins"
 

@@ -142,6 +142,7 @@ def test_every_reason_is_counted() -> None:
     }
     for reason, frames in cases.items():
         assert received(frames)[1] == {reason: 1}
+    assert received([*WHOLE, WHOLE[1]])[1] == {"missing start": 1}
     assert received([_with_tail(WHOLE[0], 0x81)])[1] == {"wrong toggle": 1}
     assert received([Frame(SENDER, b"short\xa0")])[1] == {"wrong length": 1}
     assert received([WHOLE[0], Frame(SENDER, bytes(11) + WHOLE[1].data[-1:])])[1] == {"wrong length": 1}

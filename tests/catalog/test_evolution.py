@@ -116,7 +116,7 @@ REFUSED = {
     "a kind more": (loop({}), [event_type("Loop", Event, kind("K"))], "Loop derives from Event, K, but from Event"),
     "a kind less": ([event_type("Loop", Event, kind("K"))], loop({}), "Loop derives from Event, but from Event, K"),
     "a kind from an event type": (loop({}), [kind("Loop")], "Loop is a kind, but an event type in the catalog"),
-    "an event type from a kind": ([kind("Loop")], loop({}), "Loop is an event type, but a kind in the catalog"),
+    "an event type from a kind": ([kind("Loop")], loop(LANE), "Loop is an event type, but a kind in the catalog"),
 }
 
 

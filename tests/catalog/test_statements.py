@@ -279,6 +279,15 @@ def test_of_several_classes_of_the_program_the_latest_that_agrees_is_given() -> 
     assert first is not second
 
 
+def test_of_several_classes_of_the_program_the_one_below_the_class_of_the_type_above_is_given() -> None:
+    above, below = new_name(), new_name()
+    first, latest = event_type(above), event_type(above)
+    near, far = event_type(below, latest), event_type(below, first)
+    classes = StatedClasses()
+    assert classes.take(stated(far)) is near
+    assert classes.take(stated(first)) is latest
+
+
 def test_a_class_that_the_program_declares_later_is_not_named() -> None:
     name, classes = new_name(), StatedClasses()
     made = classes.take(stated(event_type("StatedLater"), StatedLater=name))

@@ -69,6 +69,7 @@ def test_a_restored_space_continues_identically(tree: Hierarchy, cut: int) -> No
     restored = EtagSpace.restore(part.grants)
     one_by_one(restored, tree, list(tree)[cut:])
     assert restored.grants == whole.grants
+    assert (restored.bits, restored.reserved) == (whole.bits, whole.reserved)
 
 
 @given(tree=trees(size=40, roots=3))

@@ -307,6 +307,23 @@ def sirens(*lows: float) -> list[Subscription]:
     return [Subscription(Siren, where=this.tone.between(low, low + 0.5)) for low in lows]
 
 
+def test_bitmaps_of_thousands_grow_by_those_that_are_added_later() -> None:
+    many = segments.SMALL + segments.PENDING + 1
+    lows = random.Random(7).sample(range(many), many)
+    index = SubscriptionIndex(sirens(*lows[: segments.SMALL + 1]))
+    for low in lows[segments.SMALL + 1 :]:
+        index.add(sirens(low)[0])
+    for handle in (0, 1, segments.SMALL, segments.SMALL + 1, many - 1):
+        assert index.match(Siren(tone=lows[handle] + 0.25)).tolist() == [handle]
+
+
+def test_one_that_is_left_of_two_stays_when_the_index_is_compacted() -> None:
+    index = SubscriptionIndex(sirens(1, 2))
+    index.remove(0)
+    index.compact()
+    assert index.match(Siren(tone=2.25)).tolist() == [1]
+
+
 def test_a_full_segment_gets_new_subscriptions_again_when_one_of_its_own_was_removed(eager: None) -> None:
     index = SubscriptionIndex(sirens(*range(64)))
     store = next(iter(index._families))._ranges
