@@ -410,6 +410,7 @@ class CNode:
             del self._events[self._references]
             problem = QueueFull if PUBLISH_RESULTS[result] == "queue full" else BusError
             raise problem(f"{channel.name}: {PUBLISH_RESULTS[result]}")
+        channel.counts = self.tx_counts(type(event))
         return channel.etag | bits, payload
 
     def _local_time(self, time: Any) -> int:
