@@ -259,7 +259,8 @@ void genus_report_frame(const genus_node *node, uint8_t channel, genus_frame *fr
     const uint8_t slot = genus_calendar_slot_of(node, channel);
     const bool is_sporadic = (node->config->channels[channel].qos == GENUS_QOS_HARD) &&
                              (slot != GENUS_NO_CHANNEL) && node->config->slots[slot].is_sporadic;
-    const uint32_t sent = counts->sent + (is_sporadic ? counts->failed : 0U);
+    /* all that used a sequence number, so that receivers find what is missing */
+    const uint32_t sent = counts->sent + counts->unknown + (is_sporadic ? counts->failed : 0U);
     const uint16_t missed = (uint16_t)((counts->missed + counts->failed) & 0xFFFU);
     const uint16_t expired = (uint16_t)(counts->expired & 0xFFFU);
     frame->id = genus_identifier(GENUS_PRIORITY_SYSTEM, node->number, GENUS_ETAG_REPORT);

@@ -401,7 +401,7 @@ class CCompiler(Compiler):
             return self._checked("genus_absolute_checked", operand.as_type("int64_t"), span, operand.needs)
         ctype = common_type(operand.span, span)
         bits = ctype.removeprefix("int").removesuffix("_t")
-        code = f"genus_absolute{bits}({operand.as_type(ctype)})"
+        code = f"genus_absolute{bits}({operand.as_argument(ctype)})"
         return self._flat(Number(code, ctype, span, operand.needs, operand.levels + 1))
 
     def _compute(self, op: str, left: Number, right: Number) -> Number:
@@ -411,8 +411,10 @@ class CCompiler(Compiler):
             arguments = f"{left.as_type('int64_t')}, {right.as_type('int64_t')}"
             return self._checked(self.operators[op], arguments, span, needs)
         ctype = common_type(left.span, right.span, span)
-        first, second = left.as_type(ctype), right.as_type(ctype)
-        code = f"({first} {op} {second})" if op in "+-*" else f"{_division(op, ctype)}({first}, {second})"
+        if op in "+-*":
+            code = f"({left.as_type(ctype)} {op} {right.as_type(ctype)})"
+        else:
+            code = f"{_division(op, ctype)}({left.as_argument(ctype)}, {right.as_argument(ctype)})"
         return self._flat(Number(code, ctype, span, needs, max(left.levels, right.levels) + 1))
 
     def _is_divisor(self, op: str, right: Number) -> Condition:

@@ -243,6 +243,11 @@ class Number(msgspec.Struct, frozen=True):
         """Return the code, converted if it has another type."""
         return self.code if self.ctype == ctype else f"({ctype}){self.code}"
 
+    def as_argument(self, ctype: str) -> str:
+        """Return the code for a parameter of a type: what is computed of constants in `long` may be wider than it."""
+        is_computed = ctype == "int32_t" and self.code.startswith("(")
+        return f"({ctype}){self.code}" if is_computed else self.as_type(ctype)
+
 
 class Key(msgspec.Struct, frozen=True):
     """A float by its key, of 32 or 64 bits; keys of NaN lie beyond those of infinity."""
