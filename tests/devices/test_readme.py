@@ -91,7 +91,7 @@ def test_the_readme_says_what_it_was_made_from_and_what_the_bus_expects(tmp_path
         r"^\| ConfidentLoop \| 0x\w{4} \| soft: deadline 20 ms, expires after 50 ms \|$", text, re.MULTILINE
     )
     assert re.search(r"^0x0000/0x3f80  0000000-------$", text, re.MULTILINE), "the middleware's messages"
-    assert "* `calendar` saves about 23,884 bytes of flash and 677 of RAM" in text
+    assert "* `calendar` saves about 23,856 bytes of flash and 677 of RAM" in text
     assert text == readme_of(made, tmp_path, origin={"catalog": "road.json"})
 
 
