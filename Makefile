@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
-	@echo "make test-all  the long sweeps as well; writes docs/proof.md. AGAIN=1 runs again what failed"
+	@echo "make test-all  the long sweeps as well; writes docs/proof.md. ALL=1: also what passed"
 	@echo "make bench  measures the tables of docs/ that are not of these sources"
 	@echo "make docs   builds the documentation into site/"
 
@@ -39,8 +39,7 @@ test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --durations=10
 
 test-all: lint
-	$(BIN)/python -m pytest -n $(WORKERS) -m '' --hypothesis-profile full --hypothesis-seed $(SEED) \
-		-p tests.proof --proof docs/proof.md $(if $(AGAIN),--last-failed --last-failed-no-failures none)
+	$(BIN)/python -m tests.proof --workers $(WORKERS) --seed $(SEED) $(if $(ALL),--all) $(PARTS)
 
 # Sparkplug clients that tests talk to; they ask for versions of protobuf and paho that the others do not take.
 peers:

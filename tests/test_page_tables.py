@@ -9,6 +9,7 @@ from bench import can_logs
 from bench.__main__ import NOT_MEASURED, ROOT, STAMP, STEPS
 from bench.page import cells, headings, read_blocks, write_block
 from genus.errors import GenusError
+from tests import proof
 
 PAGES = {path.stem: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
 BENCHMARKS = read_blocks(PAGES["benchmarks"])
@@ -19,7 +20,8 @@ PAGE = f"a\n<!-- {COMMAND} -->\n<!-- end -->\nb"
 def test_every_marked_table_is_written_by_a_step_of_the_benchmarks() -> None:
     known = {(each.page, f"python -m bench {name}") for each in STEPS for name in each.tables}
     found = [(page, command) for page, text in PAGES.items() for command in read_blocks(text)]
-    others = {("benchmarks", "python -m bench machine"), ("proof", "python -m tests.mutants")}
+    others = {("benchmarks", "python -m bench machine"), ("proof", "python -m tests.mutants"), ("proof", proof.COMMAND)}
+    others |= {("proof", f"{proof.COMMAND} {name}") for name in proof.parts()}
     assert sorted(found) == sorted(known | others)
     assert sum(text.count("<!-- python -m ") for text in PAGES.values()) == len(found)
     shown = [heading for text in BENCHMARKS.values() for heading in headings(text)]
