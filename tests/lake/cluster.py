@@ -69,7 +69,7 @@ class Cluster:
         groups = {process.pid for process in self._processes.values()}
         return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _is_executor(pid, groups)]
 
-    def wait(self, ready: Callable[[], bool], seconds: float = 300) -> None:
+    def wait(self, ready: Callable[[], object], seconds: float = 300) -> None:
         """Wait until a condition is true; fail with the output of the processes after a timeout."""
         until = time.monotonic() + seconds
         while not ready():
